@@ -20,7 +20,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.text import slugify
 
-from datasets_app.models import Dataset, Item
+from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import save_with_history
 from evalsite.lib.ops.environment import KEY_PREFIX
 from evalsite.lib.text.hashing import hash_content
@@ -43,6 +43,8 @@ PILOT = 20  # Trials of the first run.
 SAMPLER = "up-to-2k"  # One of the shipped samplers.
 REASON = "Approved on Start, to run its first trials"
 MAX_SHOWN_TARGETS = 500
+SCALES = ((1, 7), (1, 9), (0, 10), (0, 100))
+"""Usual rating scales. The first one that contains the norms is guessed."""
 NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(\.[0-9]+)?\Z")
 
 
@@ -121,11 +123,21 @@ def may_approve(dataset: Dataset, user: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A prompt and a scorer for a dataset, each with its reason."""
+    """A prompt and a scorer for a dataset, with the reason. dimension: what to rate, if the items have human norms."""
 
     prompt: str
     scorer: str
     reason: str
+    dimension: str = ""
+    scale: tuple[int, int] = (1, 7)
+
+    @property
+    def instructions(self) -> str:
+        return f"How would you rate the {self.dimension.replace('_', ' ')} of this?" if self.dimension else ""
+
+    def build_dimension(self) -> Dimension | None:
+        """Return the guessed dimension, unsaved; None without norms."""
+        return build_dimension(self.dimension, self.instructions, self.scale) if self.dimension else None
 
 
 def guess_question(dataset: Dataset) -> Guess:
@@ -135,6 +147,14 @@ def guess_question(dataset: Dataset) -> Guess:
     targets = [row["target"].strip() for row in sample if row["target"].strip()]
     image = "{{image}}\n\n" if any(row["image"] for row in sample) else ""
     has_text = any(row["input"].strip() for row in sample)
+    norms = Norm.objects.filter(item__in=items).order_by("pk").values_list("dimension", "mean")[:MAX_SHOWN_TARGETS]
+    if norms and not targets:
+        name = norms[0][0]
+        lowest, highest = (end(mean for dimension, mean in norms if dimension == name) for end in (min, max))
+        scale = next((ends for ends in SCALES if ends[0] <= lowest and highest <= ends[1]), SCALES[0])
+        text = _get_text("rate-image", "")
+        text = text if image and not has_text else text.replace("{{image}}", f"{image}{{{{input}}}}")
+        return Guess(text, "", f"The items have human norms of {name}. Each answer is read as a rating.", name, scale)
     if sample and all(row["choices"] for row in sample) and targets:
         return Guess(_get_text("multiple-choice", image), "multiple_choice", "The items have choices and a target.")
     if not targets:
@@ -163,19 +183,33 @@ def list_variables(item: Item) -> list[str]:
     return [prompts.format_placeholder(name) for name in (*names, *(f"meta.{name}" for name in item.metadata))]
 
 
+def build_dimension(name: str, instructions: str, scale: tuple[int, int]) -> Dimension:
+    """Return a dimension, unsaved."""
+    ends = {"scale_min": scale[0], "scale_max": scale[1]}
+    return Dimension(name=slugify(name)[:80], title=name.replace("_", " ")[:120], instructions=instructions, **ends)
+
+
+def build_prompt(text: str, dimension: Dimension | None) -> Prompt:
+    """Return the prompt, unsaved. With a dimension, its answers are read as ratings."""
+    answer_format = Prompt.AnswerFormat.RATING if dimension else Prompt.AnswerFormat.TEXT
+    return Prompt(name="first-question", messages=build_turns(text.replace("\r\n", "\n")), answer_format=answer_format)
+
+
 def build_turns(text: str) -> list[prompts.Turn]:
     return [prompts.Turn(role="user", content=text)]
 
 
-def render_question(text: str, item: Item, *, image_address: str | None = None) -> list[prompts.Message]:
+def render_question(
+    text: str, item: Item, dimension: Dimension | None = None, *, image_address: str | None = None
+) -> list[prompts.Message]:
     """Return the messages of this prompt for an item. Raise PromptError with the reason if that is impossible.
 
     Without `image_address`, an image has its hash and type in place of its bytes, as a try stores it.
     """
-    turns = build_turns(text.replace("\r\n", "\n"))
-    if problems := prompts.validate(turns):
+    prompt = build_prompt(text, dimension)
+    if problems := prompts.validate(prompt.messages):
         raise prompts.PromptError(" ".join(problem.removeprefix("Turn 1: ") for problem in problems))
-    return render_for_item(Prompt(messages=turns), item, None, image_address=image_address)
+    return render_for_item(prompt, item, dimension, image_address=image_address)
 
 
 def render_for_item(
@@ -194,10 +228,13 @@ def render_for_item(
         raise prompts.PromptError(f"{problem}. The items have {known}.") from None
 
 
-def try_question(text: str, item: Item, model: LanguageModel, *, by: User) -> Preflight:
+def try_question(
+    text: str, item: Item, model: LanguageModel, dimension: Dimension | None = None, *, by: User
+) -> Preflight:
     """Enqueue one call of the model about one item. Nothing is planned or approved for it."""
     about = f"{item.dataset}: {item.key}"[:320]
-    return enqueue_try(model, by=by, about=about, messages=render_question(text, item), parameters=limit_try(None))
+    messages = render_question(text, item, dimension)
+    return enqueue_try(model, by=by, about=about, messages=messages, parameters=limit_try(None))
 
 
 def limit_try(sampler: Sampler | None) -> dict[str, Any]:
@@ -221,11 +258,14 @@ def build_sampler() -> Sampler:
 # The first run --------------------------------------------------------------------------------------------------------
 
 
-def estimate_run(dataset: Dataset, models: Sequence[LanguageModel], text: str, scorer: str = "") -> DesignSummary:
+def estimate_run(
+    dataset: Dataset, models: Sequence[LanguageModel], text: str, dimension: Dimension | None = None
+) -> DesignSummary:
     """Return the size and the cost of the first run. Nothing is saved."""
-    experiment = Experiment(slug="first", dataset=dataset, scorers=[scorer] if scorer else [])
-    prompt = Prompt(pk=0, name="first", messages=build_turns(text))
-    return summarise_design(Design(experiment, list(models), [prompt], [build_sampler()], []), pilot=PILOT)
+    experiment, prompt = Experiment(slug="first", dataset=dataset, scorers=[]), build_prompt(text, dimension)
+    prompt.pk = 0
+    rated = [dimension] if dimension else []
+    return summarise_design(Design(experiment, list(models), [prompt], [build_sampler()], rated), pilot=PILOT)
 
 
 def launch_first(
@@ -233,8 +273,8 @@ def launch_first(
 ) -> Experiment:
     """Approve the user's own draft, create the experiment, and launch a pilot of it.
 
-    `choices` may have a `scorer` and a budget, `max_usd`. Raise PlanError, and change nothing, if the design has
-    problems or an approval is missing.
+    `choices` may have a `scorer`, a `dimension` to rate, and a budget, `max_usd`. Raise PlanError, and change nothing,
+    if the design has problems or an approval is missing.
     """
     with transaction.atomic():
         if dataset.is_draft:
@@ -255,8 +295,11 @@ def launch_first(
             raise PlanError(error.messages) from None
         experiment.save()
         experiment.language_models.set(models)
-        experiment.prompts.set([_find_or_create_prompt(text, by)])
+        dimension = choices.get("dimension")
+        experiment.prompts.set([_find_or_create_prompt(build_prompt(text, dimension), by)])
         experiment.samplers.set([_find_or_create_sampler(by)])
+        if dimension is not None:
+            experiment.dimensions.set([_find_or_create_dimension(dimension, by)])
         design = Design.load(experiment)
         if problems := design.find_problems():
             raise PlanError(problems)
@@ -271,17 +314,16 @@ def _choose_slug(dataset: Dataset) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _find_or_create_prompt(text: str, by: User) -> Prompt:
-    """Return an approved prompt with this text, or a new version, approved if its author may approve prompts."""
-    turns = build_turns(text.replace("\r\n", "\n"))
-    content_hash = hash_content(Prompt(messages=turns).content)
+def _find_or_create_prompt(wanted: Prompt, by: User) -> Prompt:
+    """Return an approved prompt with this content, or a new version, approved if its author may approve prompts."""
+    content_hash = hash_content(wanted.content)
     same: Prompt | None = (
         Prompt.objects.filter(content_hash=content_hash, status=Prompt.Status.APPROVED).order_by("pk").first()
     )
     if same is not None:
         return same
     builder = RowBuilder(by, trusted=False, reason="Written on Start")
-    spec = PromptSpec.model_validate({"name": "first-question", "messages": turns})
+    spec = PromptSpec.model_validate({"name": wanted.name, **wanted.content})
     prompt: Prompt | None = builder.find_or_create_prompt("prompt", spec)
     if prompt is None:
         raise PlanError(builder.problems)
@@ -295,3 +337,11 @@ def _find_or_create_sampler(by: User) -> Sampler:
     if sampler is None:
         raise PlanError(builder.problems)
     return sampler
+
+
+def _find_or_create_dimension(dimension: Dimension, by: User) -> Dimension:
+    builder = RowBuilder(by, trusted=False, reason="Written on Start")
+    found: Dimension | None = builder.find_or_approve("dimension", dimension)
+    if found is None:
+        raise PlanError(builder.problems)
+    return found

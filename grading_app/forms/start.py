@@ -13,6 +13,7 @@ from django.utils.text import slugify
 from datasets_app.forms import HUB_MISSING, REPOSITORY, TABLES, UploadField
 from datasets_app.importing import hub_dataset
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
+from runs_app import first_study
 from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
 from runs_app.llm.providers import SELF_HOSTED
@@ -191,7 +192,36 @@ class QuestionForm(forms.Form):
         help_text="US dollars; a hard limit. It needs models with known prices",
     )
 
-    def __init__(self, *args: Any, rows: Any, **kwargs: Any) -> None:
+    instructions = forms.CharField(
+        max_length=2000,
+        label="Rating question",
+        help_text="Becomes {{dimension_instructions}} in the prompt",
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+    scale_min = forms.IntegerField(min_value=-1000, max_value=1000, label="Scale from")
+    scale_max = forms.IntegerField(min_value=-1000, max_value=1000, label="Scale to")
+
+    def __init__(self, *args: Any, rows: Any, guess: first_study.Guess, **kwargs: Any) -> None:
+        """guess: of the dataset. With norms, the form asks for a rating; else for an answer that a rule scores."""
+        guessed: dict[str, Any] = {"prompt": guess.prompt, "scorer": guess.scorer, "instructions": guess.instructions}
+        guessed |= {"scale_min": guess.scale[0], "scale_max": guess.scale[1]}
+        kwargs["initial"] = guessed | kwargs.get("initial", {})
         super().__init__(*args, **kwargs)
+        self.rated = guess.dimension
+        for name in ("scorer",) if self.rated else ("instructions", "scale_min", "scale_max"):
+            del self.fields[name]
         offer_rows(self, "models", rows, lambda row: row.name)
+        if self.rated:
+            return
         get_choice_field(self, "scorer").choices = [("", "Nothing yet"), *list_scorer_choices()]
+
+    def clean(self) -> dict[str, Any]:
+        """Add the dimension to rate, or None."""
+        cleaned = super().clean() or {}
+        low, high = cleaned.get("scale_min"), cleaned.get("scale_max")
+        if low is not None and high is not None and low >= high:
+            self.add_error("scale_max", "The end of the scale must be above its start.")
+        cleaned["dimension"] = None
+        if self.rated and cleaned.get("instructions") and low is not None and high is not None and low < high:
+            cleaned["dimension"] = first_study.build_dimension(self.rated, cleaned["instructions"], (low, high))
+        return cleaned

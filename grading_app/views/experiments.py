@@ -82,7 +82,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "points": points,
         "point_table": PointForecastTable(points[:MAX_POINTS]),
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
-        "adaptive_scorer": label_stored_scorer(design.adaptive["scorer"]) if design.adaptive else "",
+        "adaptive_scorer": label_stored_scorer(design.adaptive.scorer) if design.adaptive else "",
         "cells": list_cells(design),
         "draws": compare_stored_draws(experiment, [model.name for model in design.models], judges),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),

@@ -6,6 +6,7 @@ button posts to the page itself and names its action in `do`. The address names 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, cast
@@ -27,14 +28,16 @@ from datasets_app.importing.column_map import SHEET
 from datasets_app.models import Dataset, Item
 from evalsite.lib.ops.installation import get_shipped_folder
 from evalsite.lib.permissions import is_operator, members_only
+from evalsite.lib.rating_scale import RatingScale
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.start import ConnectForm, DataForm, QuestionForm, build_slug
 from runs_app import first_study, model_lists
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.prompts import PromptError
+from runs_app.llm.rating_parser import parse_rating
 from runs_app.llm.stored_keys import KeyRefused
-from runs_app.models import Endpoint, Experiment, Preflight
+from runs_app.models import Dimension, Endpoint, Experiment, Preflight
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import build_turns
@@ -44,6 +47,7 @@ from runs_app.taskqueue.enqueue import enqueue_preflights
 
 SAMPLE = "questions.jsonl"
 KEY_CLASSES = (ErrorClass.UNAUTHORIZED, ErrorClass.FORBIDDEN, ErrorClass.MISSING_KEY)
+RATING_SCALE = re.compile(r"-?\d{1,4}:-?\d{1,4}")
 MAX_TICKED = 4  # More models are not ticked in advance, because each multiplies the cost.
 
 
@@ -239,7 +243,8 @@ def _read_question(request: HttpRequest) -> tuple[Dataset, QuestionForm]:
     dataset = _get_dataset(request)
     if dataset is None:
         raise Http404
-    return dataset, QuestionForm(request.POST, rows=first_study.list_usable_models(request.user))
+    guess = first_study.guess_question(dataset)
+    return dataset, QuestionForm(request.POST, rows=first_study.list_usable_models(request.user), guess=guess)
 
 
 def _try(request: HttpRequest) -> HttpResponse:
@@ -248,14 +253,15 @@ def _try(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         model = form.cleaned_data["models"][0]
         try:
+            entered = form.cleaned_data
             call = first_study.try_question(
-                form.cleaned_data["prompt"], _get_item(dataset), model, by=cast(User, request.user)
+                entered["prompt"], _get_item(dataset), model, entered["dimension"], by=cast(User, request.user)
             )
         except PromptError as problem:
             form.add_error("prompt", str(problem))
         else:
             if wants_part(request):
-                return _render_try(request, call, form.cleaned_data["scorer"])
+                return _render_try(request, call, _name_reading(form))
             return _render(request, question=form, call=call)
     if wants_part(request):
         return render(request, "grading_app/partials/start_try.html", {"errors": form.errors.values()})
@@ -267,7 +273,7 @@ def _run(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         entered = form.cleaned_data
         try:
-            first_study.render_question(entered["prompt"], _get_item(dataset))
+            first_study.render_question(entered["prompt"], _get_item(dataset), entered["dimension"])
             experiment = first_study.launch_first(
                 dataset, list(entered["models"]), entered["prompt"], entered, by=cast(User, request.user)
             )
@@ -288,7 +294,9 @@ def start_preview(request: HttpRequest) -> HttpResponse:
     dataset, form = _read_question(request)
     form.is_valid()
     text = request.POST.get("prompt", "")
-    context = _build_preview(dataset, text, list(form.cleaned_data.get("models", ())))
+    context = _build_preview(
+        dataset, text, list(form.cleaned_data.get("models", ())), form.cleaned_data.get("dimension")
+    )
     return render(request, "grading_app/partials/start_preview.html", context)
 
 
@@ -301,6 +309,13 @@ def start_try(request: HttpRequest, pk: int) -> HttpResponse:
     return _render_try(request, call, request.GET.get("scorer", ""))
 
 
+def _name_reading(form: QuestionForm) -> str:
+    """Return how a try reads the answer: the name of a scorer, or the ends of a scale, such as `1:7`."""
+    if form.rated:
+        return f"{form['scale_min'].value()}:{form['scale_max'].value()}"
+    return str(form["scorer"].value() or "")
+
+
 def _render_try(request: HttpRequest, call: Preflight, scorer: str) -> HttpResponse:
     return render(request, "grading_app/partials/start_try.html", _build_try(request, call, scorer))
 
@@ -310,24 +325,31 @@ def _build_try(request: HttpRequest, call: Preflight, scorer: str) -> dict[str, 
     dataset_name, _, key = call.about.partition(": ")
     datasets = Dataset.objects.visible_to(request.user).named(dataset_name)
     item = Item.objects.filter(dataset__in=datasets, key=key).first()
-    score = None
-    if call.status == Preflight.Status.OK and item is not None and scorer in SCORERS:
+    score, ends = None, [int(end) for end in scorer.split(":")] if RATING_SCALE.fullmatch(scorer) else []
+    if call.status == Preflight.Status.OK and ends and ends[0] < ends[1]:
+        parsed = parse_rating(call.answer, RatingScale(ends[0], ends[1]))
+        answer = Answer(call.answer, rating=parsed.rating, rating_error=parsed.error or "")
+        score = SCORERS["rating"].score(answer, ScoredItem("", ()), {})
+    elif call.status == Preflight.Status.OK and item is not None and scorer in SCORERS:
         answer = Answer(call.answer, truncated=call.finish_reason == "length", output_tokens=call.output_tokens)
         score = SCORERS[scorer].score(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
     return {"call": call, "item": item, "score": score, "scorer": scorer}
 
 
-def _build_preview(dataset: Dataset, text: str, models: list[Any]) -> dict[str, Any]:
+def _build_preview(
+    dataset: Dataset, text: str, models: list[Any], dimension: Dimension | None = None
+) -> dict[str, Any]:
     item = _get_item(dataset)
     context: dict[str, Any] = {"preview_item": item, "turns": [], "preview_problem": "", "summary": None}
     try:
-        sent = first_study.render_question(text, item, image_address=item.image.url if item.image else None)
+        address = item.image.url if item.image else None
+        sent = first_study.render_question(text, item, dimension, image_address=address)
         context["turns"] = build_turns(sent, item)
     except PromptError as problem:
         context["preview_problem"] = str(problem)
     else:
         if models:
-            context["summary"] = first_study.estimate_run(dataset, models, text)
+            context["summary"] = first_study.estimate_run(dataset, models, text, dimension)
     return context
 
 
@@ -370,8 +392,9 @@ def _render(
     if dataset and models and not upload:
         guess = first_study.guess_question(dataset)
         ticked = [model.pk for model in models[:MAX_TICKED]] if len(models) <= MAX_TICKED else [models[0].pk]
-        initial = {"prompt": guess.prompt, "scorer": guess.scorer, "models": ticked}
-        form = question or QuestionForm(initial=initial, rows=first_study.list_usable_models(request.user))
+        rows = first_study.list_usable_models(request.user)
+        form = question or QuestionForm(initial={"models": ticked}, rows=rows, guess=guess)
+        dimension = form.cleaned_data.get("dimension") if form.is_bound else guess.build_dimension()
         item = _get_item(dataset)
         text = str(form["prompt"].value() or "")
         keys = {str(key) for key in form["models"].value() or ()}
@@ -380,8 +403,8 @@ def _render(
             "guess": guess,
             "first_item": item,
             "variables": first_study.list_variables(item),
-            **_build_preview(dataset, text, [model for model in models if str(model.pk) in keys]),
-            **(_build_try(request, call, str(form["scorer"].value() or "")) if call else {}),
+            **_build_preview(dataset, text, [model for model in models if str(model.pk) in keys], dimension),
+            **(_build_try(request, call, _name_reading(form)) if call else {}),
         }
     return render(request, "grading_app/start.html", context | more)
 

@@ -91,9 +91,9 @@ def test_a_page_behind_an_image_s_name_is_refused(member):
     assert "is no readable" in import_file(member, build_archive({"page.png": HTML}))
 
 
-def test_a_spreadsheet_is_refused_with_advice(member):
+def test_a_damaged_spreadsheet_is_refused(member):
     sheet = build_archive({"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}, "book.xlsx")
-    assert "save the sheet as CSV" in import_file(member, sheet)
+    assert "the spreadsheet cannot be read" in import_file(member, sheet)
 
 
 def test_images_that_are_not_a_zip_are_refused(member):

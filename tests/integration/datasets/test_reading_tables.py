@@ -57,7 +57,7 @@ def test_bytes_in_no_known_encoding_are_refused():
         (b"%PDF-1.7\n", "this is a PDF document, not a table; save the table as CSV"),
         (b"\x89PNG\r\n\x1a\n", "this is one image, not a table; upload a zip of images"),
         (b"\xff\xd8\xff\xe0", "this is one image, not a table; upload a zip of images"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "this is an old Excel or Word file; save the sheet as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "this is an old Excel or Word file; save the sheet as .xlsx or CSV"),
         (b"\x1f\x8b\x08", "this is a gzip file; unpack it first"),
     ],
 )
@@ -161,11 +161,11 @@ def test_a_broken_parquet_file_is_refused():
     assert "not Parquet" in str(read_items(build_upload(b"PAR1" + b"x" * 100, "items.parquet")).errors[0])
 
 
-def test_a_spreadsheet_is_refused_with_advice():
+def test_an_office_document_is_refused_with_advice():
     from tests.factories.files import build_archive
 
-    book = build_archive({"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"}, "items.xlsx")
-    assert "save the sheet as CSV" in str(read_items(book).errors[0])
+    book = build_archive({"[Content_Types].xml": "<x/>", "word/document.xml": "<x/>"}, "items.docx")
+    assert "a spreadsheet needs a name that ends in .xlsx" in str(read_items(book).errors[0])
 
 
 def test_limits_apply_while_reading():

@@ -5,10 +5,15 @@ import json
 import re
 import socket
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from datasets_app import upload_jobs
+from datasets_app.models import BackgroundJob, Dataset, Norm
+from datasets_app.upload_jobs import run_job
 from evalsite.lib import permissions
 from evalsite.lib.history import StatusChange
 from runs_app import first_study, model_lists
@@ -20,6 +25,7 @@ from runs_app.models import Endpoint, Experiment, LanguageModel, Preflight, Prom
 from runs_app.planning.shipped_designs import create_shipped_designs
 from tests import factories
 from tests.factories.engine import build_reply
+from tests.factories.spreadsheets import write_xlsx
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-lab-0123456789"
@@ -202,7 +208,8 @@ def test_only_operators_connect_servers(served):
 
 
 def test_neither_a_file_nor_rows_is_named_at_the_field(operator):
-    assert "Choose a file or paste rows, one of the two." in operator.post("/start/", {"do": "read"}).content.decode()
+    page = operator.post("/start/", {"do": "read"}).content.decode()
+    assert "Choose a file, paste rows, or name a dataset of the hub, one of the three." in page
 
 
 def test_pasted_rows_of_a_spreadsheet_become_an_upload(operator):
@@ -221,7 +228,85 @@ def test_an_upload_belongs_to_its_owner(operator):
     assert other.post("/start/", {"do": "import", "upload": address.partition("=")[2]}).status_code == 404
 
 
+def read_in_a_worker(client, response):
+    """Perform the job of an upload, and return the page that a poll then loads."""
+    address = response.url.partition("#")[0]
+    run_job(BackgroundJob.objects.order_by("-pk").first().pk)
+    return client.get(address).content.decode()
+
+
+def test_another_sheet_of_a_spreadsheet_can_be_read(operator):
+    header = ["id", "question", "answer"]
+    content = write_xlsx({"Notes": [header, ["n", "Which note?", "none"]], "Data": [header, ["d", "Which?", "that"]]})
+    response = operator.post("/start/", {"do": "read", "file": SimpleUploadedFile("study.xlsx", content)})
+    page = read_in_a_worker(operator, response)
+    assert "Which note?" in page
+    assert "Read this sheet" in page
+    token = response.url.partition("upload=")[2].partition("#")[0]
+    page = read_in_a_worker(operator, operator.post("/start/", {"do": "sheet", "upload": token, "sheet": "Data"}))
+    assert "Which?" in page
+    assert "<option selected>Data</option>" in page
+    operator.post("/start/", {"do": "import", "upload": token})
+    run_job(BackgroundJob.objects.order_by("-pk").first().pk)
+    assert [item.key for item in Dataset.objects.get(slug="study").items.all()] == ["d"]
+
+
+def test_a_dataset_of_the_hub_is_downloaded_and_then_read(operator, monkeypatch, tmp_path):
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n')
+    found = SimpleNamespace(path=file, name="quiz@1-train.jsonl")
+    split = SimpleNamespace(source="the hub", licence="mit", recipe={}, file=found)
+    asked = []
+    monkeypatch.setattr(upload_jobs, "download_split", lambda **request: asked.append(request) or split)
+    page = operator.post("/start/", {"do": "read", "repository": "https://hub.example/lab/quiz"}).content.decode()
+    assert "Write OWNER/NAME" in page
+    response = operator.post("/start/", {"do": "read", "repository": "lab/quiz"})
+    assert "Reading quiz@1-train.jsonl" in read_in_a_worker(operator, response), "the columns are found, items follow"
+    assert asked[0]["repository"] == "lab/quiz"
+    assert not asked[0]["uses_token"]
+    assert "What is 2 plus 2?" in read_in_a_worker(operator, response)
+
+
 # The question
+
+
+def make_rated_draft(client):
+    rows = [{"key": f"p{n}", "input": f"Scene {n}"} for n in range(3)]
+    dataset = factories.make_dataset(
+        "scenes", rows, approved=False, created_by=client.user, item_count=3, active_count=3
+    )
+    for item in dataset.items.all():
+        Norm.objects.create(item=item, dimension="valence", mean=7.5)
+    return dataset
+
+
+def rate(client, dataset, do, low="1", high="9"):
+    fields = {"instructions": "How pleasant is it?", "scale_min": low, "scale_max": high}
+    return ask(client, dataset, do, **fields)
+
+
+def test_items_with_human_norms_are_rated(operator):
+    dataset = make_rated_draft(operator)
+    guess = first_study.guess_question(dataset)
+    assert (guess.dimension, guess.scale, guess.scorer) == ("valence", (1, 9), "")
+    rate(operator, dataset, "try")
+    call = Preflight.objects.get()
+    assert "How pleasant is it?" in str(call.messages)
+    assert preflight.make_preflight(call.pk, lambda request: build_reply("Rating: 8")) == "ok"
+    page = read_text(operator.get(f"/start/tries/{call.pk}/?scorer=1:9").content.decode())
+    assert "8, score 8" in page
+    assert operator.get(f"/start/tries/{call.pk}/?scorer=9:1").status_code == 200
+    assert rate(operator, dataset, "run").url.endswith("/progress/")
+    experiment = Experiment.objects.get()
+    dimension = experiment.dimensions.get()
+    assert (dimension.name, dimension.instructions, dimension.scale) == ("valence", "How pleasant is it?", (1, 9))
+    assert experiment.prompts.get().answer_format == "rating"
+
+
+def test_a_scale_that_ends_below_its_start_is_refused(operator):
+    dataset = make_rated_draft(operator)
+    assert "must be above its start" in rate(operator, dataset, "run", "9", "1").content.decode()
+    assert not Experiment.objects.exists()
 
 
 @pytest.mark.parametrize(
