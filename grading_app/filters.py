@@ -126,7 +126,7 @@ class TrialFilter(df.FilterSet):
         model = Trial
         fields: list[str] = []
 
-    USUAL = ("contains", "experiment", "condition", "status", "item", "category", "scorer", "score", "differs", "flag")
+    USUAL = ("contains", "experiment", "condition", "status", "scorer", "score")
     SCORERS = (("scorer", "score"), ("second_scorer", "second_score"))
 
     @cached_property

@@ -12,8 +12,8 @@ from grading_app.results.scope import ScopeForm
 from runs_app.models import Experiment
 
 ORDERS = {
-    "": "Dataset order",
     "disagreement": "Disagreement",
+    "dataset": "Dataset order",
     "repetitions": "Repetition spread",
     "difficulty": "Lowest mean first",
     "easiest": "Highest mean first",
@@ -43,6 +43,7 @@ class MatrixForm(ScopeForm):
     a = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     b = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     display = forms.ChoiceField(label="Display", required=False, choices=list(DISPLAYS.items()))
+    USUAL = ("measure", "sort", "show")
     field_order = ("measure", "wave", "display", "sort", "show", "a", "b", "category", "missing")
 
     def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
@@ -62,5 +63,17 @@ class MatrixForm(ScopeForm):
         is_share = measure is not None and (measure.low, measure.high) == (0.0, 1.0)
         return ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")
 
+    @property
+    def usual_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.USUAL]
+
+    @property
+    def rare_fields(self) -> list[forms.BoundField]:
+        """Return the fields that the page folds."""
+        return [field for field in self.visible_fields() if field.name not in self.USUAL]
+
     def clean(self) -> dict[str, Any]:
         return {**(super().clean() or self.cleaned_data), "baseline": None, "margin": None}
+
+    def clean_sort(self) -> str:
+        return self.cleaned_data["sort"] or "disagreement"

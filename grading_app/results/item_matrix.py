@@ -29,7 +29,7 @@ class ItemSelection:
     higher than b.
     """
 
-    sort: str = ""
+    sort: str = "dataset"
     show: str = ""
     a: int | None = None
     b: int | None = None
@@ -38,7 +38,7 @@ class ItemSelection:
 def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> ItemScores:
     """Return the scores of the selected items, in the selected order."""
     selected = scores.select_items(_filter_items(scope, scores, selection))
-    if not selection.sort:
+    if selection.sort == "dataset":
         return selected
     order = _order_items(scope, selected, selection.sort)
     columns = {name: getattr(selected, name)[order] for name in ("items", "n", "missing", "mean", "within")}

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
+from django.db.models.functions import Left
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -15,6 +16,7 @@ from django_htmx.http import push_url
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.matrix import MatrixForm
@@ -40,6 +42,8 @@ from runs_app.views.permissions import get_visible_experiment
 
 MAX_ANSWERS = 50
 """The number of answers of a cell in the panel."""
+EXCERPT_LENGTH = 160
+"""The number of characters of a question, and of its target, in the head of a row."""
 CELL_PARAMETERS = ("measure", "wave", "missing", "exclude")
 """The parameters of the matrix that a cell's page keeps."""
 
@@ -52,7 +56,8 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.get_scope()
-    context = {"experiment": experiment, "filter": {"form": form}, "scope": scope, **blind}
+    context = {"experiment": experiment, "filter": _make_filter(form), "scope": scope, **blind}
+    context["chips"] = list_filter_chips(form, request)
     context["state"] = experiment.state
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
     if scope is None or cached is None or cached.value is None:
@@ -77,6 +82,11 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/matrix.html", context)
 
 
+def _make_filter(form: MatrixForm) -> dict[str, Any]:
+    """Return what the bar of filters reads: the form, and its fields that are shown and folded."""
+    return {"form": form, "usual_fields": form.usual_fields, "rare_fields": form.rare_fields}
+
+
 def _make_file(request: HttpRequest, scope: Scope, scores: ItemScores, labels: dict[int, str]) -> HttpResponse:
     response = make_requested_file(request, [make_matrix_table(scope, scores, labels)], scope.experiment.slug)
     if response is None:
@@ -93,7 +103,10 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
     norms = load_norm_means(scope, page_scores).tolist()
-    items_by_key = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
+    rows_of_items = Item.objects.select_related("image").only("key", "category", "image")
+    items_by_key = rows_of_items.annotate(
+        excerpt=Left("input", EXCERPT_LENGTH), target_excerpt=Left("target", EXCERPT_LENGTH)
+    ).in_bulk(items)
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
     flags_by_item = group_by_item(list(flags))
     style = CellStyle(scope, page_scores.is_binary, display)

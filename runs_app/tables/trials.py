@@ -19,6 +19,7 @@ from runs_app.tables.columns import NUMBER, TIGHT
 from runs_app.trial_list.trial_order import COLUMNS as SORTED_COLUMNS
 from runs_app.trial_list.trial_order import INDEXED, TrialOrder
 
+SCORE = {"th": {"class": "score-head"}, "td": {"class": "score-cell"}}
 DEFAULT_COLUMNS = (
     "id",
     "item",
@@ -45,7 +46,7 @@ class ScoreColumn(tables.Column):
     """The score of a trial by one grader, with the extracted answer. `gradings` are keyed by (trial, grader)."""
 
     def __init__(self, grader: Any, gradings: Mapping[tuple[int, int], Any]) -> None:
-        super().__init__(verbose_name=grader.label, empty_values=(), orderable=False, attrs=TIGHT)
+        super().__init__(verbose_name=grader.label, empty_values=(), orderable=False, attrs=SCORE)
         self.grader, self.gradings = grader, gradings
 
     def render(self, record: Trial) -> SafeString | str:
@@ -63,17 +64,17 @@ class TrialTable(tables.Table):
     """A page of trials. Links carry the filter, `query`, so that next and previous stay within it."""
 
     id = tables.Column(verbose_name="Trial", attrs=TIGHT)
-    item = tables.Column(attrs={"td": {"class": "mono tight"}})
+    item = tables.Column(attrs={"td": {"class": "item-cell"}})
     category = tables.Column(accessor="item__category", attrs=TIGHT)
     dimension = tables.Column(attrs=TIGHT)
     wave = tables.Column(accessor="run__wave", attrs=TIGHT)
     sample_idx = tables.Column(verbose_name="Sample", attrs=NUMBER)
-    condition = tables.Column(accessor="run__condition", attrs={"td": {"class": "clip clip-short"}})
+    condition = tables.Column(accessor="run__condition", attrs={"td": {"class": "name-cell"}})
     status = tables.Column(attrs=TIGHT)
     notes = tables.Column(empty_values=(), attrs=TIGHT)
     rating = tables.Column(attrs=NUMBER)
     target = tables.Column(accessor="item__target", attrs={"td": {"class": "clip clip-short"}})
-    answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip clip-answer"}})
+    answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "answer-cell"}})
     length = tables.Column(verbose_name="Characters", accessor="answer_length", attrs=NUMBER)
     input_tokens = tables.Column(verbose_name="Tokens in", attrs=NUMBER)
     output_tokens = tables.Column(verbose_name="Tokens out", attrs=NUMBER)
@@ -134,6 +135,8 @@ class TrialTable(tables.Table):
         trials = [row.record for row in self.rows]
         if trials and not any(trial.dimension_id or trial.rating is not None for trial in trials):
             default -= {"dimension", "rating"}
+        if trials and not any(trial.sample_idx for trial in trials):
+            default -= {"sample_idx"}
         return required | default | ({"notes"} if self.annotations else set())
 
     def render_notes(self, record: Trial) -> SafeString | str:
@@ -149,6 +152,12 @@ class TrialTable(tables.Table):
 
     def render_id(self, record: Trial) -> SafeString:
         return format_html('<a href="{}{}">{}</a>', reverse("trial_detail", args=[record.pk]), self.query, record.pk)
+
+    def render_item(self, record: Any) -> SafeString:
+        """Show the key with the beginning of the question and of the target."""
+        target = format_html('<span class="item-target">= {}</span>', record.item_target) if record.item_target else ""
+        question = format_html('<span class="item-question">{}</span>', record.item_excerpt)
+        return format_html('<span class="mono muted">{}</span>{}{}', record.item.key, question, target)
 
     def render_dimension(self, record: Trial) -> str:
         return record.dimension.name if record.dimension else number_format.MISSING
@@ -170,7 +179,7 @@ class TrialTable(tables.Table):
     def render_answer(self, record: Any) -> SafeString | str:
         if record.error_class and not record.excerpt:
             return format_html('<span class="muted">{}: {}</span>', record.error_class, record.error_excerpt)
-        return record.excerpt or number_format.MISSING
+        return format_html("<span>{}</span>", record.excerpt) if record.excerpt else number_format.MISSING
 
     def render_cost_usd(self, record: Trial) -> SafeString | str:
         return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else number_format.MISSING

@@ -218,6 +218,12 @@ def load_rows(keys: Iterable[int]) -> QuerySet[Trial]:
             "run__condition",
         )
         .defer(*WIDE_COLUMNS)
-        .annotate(excerpt=Left("answer", EXCERPT), error_excerpt=Left("error", EXCERPT), answer_length=Length("answer"))
+        .annotate(
+            excerpt=Left("answer", EXCERPT),
+            error_excerpt=Left("error", EXCERPT),
+            answer_length=Length("answer"),
+            item_excerpt=Left("item__input", EXCERPT),
+            item_target=Left("item__target", EXCERPT),
+        )
         .order_by("pk")
     )

@@ -76,7 +76,7 @@ def _rating(run, position, index):
 def see(client):
     def open_page(experiment, **query):
         client.force_login(experiment.owner)
-        return client.get(reverse("experiment_matrix", args=[experiment.slug]), query)
+        return client.get(reverse("experiment_matrix", args=[experiment.slug]), {"sort": "dataset", **query})
 
     return open_page
 
@@ -117,7 +117,8 @@ def test_a_rating_cell_shows_mean_bars_and_norm(rated, see):
 @pytest.mark.parametrize(
     ("sort", "expected"),
     [
-        ("", ["item-0", "item-1", "item-2", "item-3"]),
+        ("dataset", ["item-0", "item-1", "item-2", "item-3"]),
+        ("", ["item-1", "item-2", "item-0", "item-3"]),
         ("disagreement", ["item-1", "item-2", "item-0", "item-3"]),
         ("repetitions", ["item-2", "item-0", "item-1", "item-3"]),
         ("difficulty", ["item-3", "item-2", "item-1", "item-0"]),
