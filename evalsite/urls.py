@@ -11,10 +11,12 @@ from evalsite import views
 from evalsite.home import home
 from evalsite.lib.web.sign_in import SignInView
 from evalsite.lib.web.sign_in_links import welcome
+from evalsite.search import search
 
 urlpatterns = [
     path("", home, name="home"),
     path("healthz", views.healthz, name="healthz"),
+    path("search/", search, name="search"),
     path("welcome/", welcome, name="welcome"),
     path("accounts/login/", SignInView.as_view(), name="login"),
     path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),

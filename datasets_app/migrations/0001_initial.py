@@ -1,6 +1,9 @@
 import datetime
+import django.contrib.postgres.indexes
+import django.contrib.postgres.search
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.functions.text
 from django.conf import settings
 from django.db import migrations, models
 
@@ -178,7 +181,20 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["position", "pk"],
-                "indexes": [models.Index(fields=["dataset", "position", "id"], name="item_in_order")],
+                "indexes": [
+                    models.Index(fields=["dataset", "position", "id"], name="item_in_order"),
+                    django.contrib.postgres.indexes.GinIndex(
+                        django.contrib.postgres.search.SearchVector(
+                            django.db.models.functions.text.Concat(
+                                django.db.models.functions.text.Replace("key", models.Value("-"), models.Value(" ")),
+                                models.Value(" "),
+                                django.db.models.functions.text.Left("input", 4000),
+                            ),
+                            config="simple",
+                        ),
+                        name="item_words",
+                    ),
+                ],
                 "constraints": [models.UniqueConstraint(fields=("dataset", "key"), name="item_key_in_dataset")],
             },
         ),

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector
 from django.db import models
 from django.db.models import BooleanField, ExpressionWrapper, F, Func, Q, Value
-from django.db.models.functions import Left, Length
+from django.db.models.functions import Concat, Left, Length, Replace
 from django.db.models.lookups import Exact
 from django.urls import reverse
 
@@ -72,6 +74,14 @@ class Asset(models.Model):
         return reverse("thumbnail", args=[self.sha256])
 
 
+WORDS_LENGTH = 4_000
+"""The number of characters of an item whose words are searched. A row of an index cannot hold much more."""
+ITEM_WORDS = SearchVector(
+    Concat(Replace("key", Value("-"), Value(" ")), Value(" "), Left("input", WORDS_LENGTH)), config="simple"
+)
+"""The words of an item's key and input, as the index `item_words` holds them."""
+
+
 class ItemQuerySet(models.QuerySet["Item"]):
     def active(self) -> Self:
         """Return the items that are not excluded. Only these are asked."""
@@ -122,7 +132,10 @@ class Item(models.Model):
     class Meta:
         ordering = ["position", "pk"]
         constraints = [models.UniqueConstraint(fields=["dataset", "key"], name="item_key_in_dataset")]
-        indexes = [models.Index(fields=["dataset", "position", "id"], name="item_in_order")]
+        indexes = [
+            models.Index(fields=["dataset", "position", "id"], name="item_in_order"),
+            GinIndex(ITEM_WORDS, name="item_words"),
+        ]
 
     def __str__(self) -> str:
         return self.key

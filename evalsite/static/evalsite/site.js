@@ -119,8 +119,45 @@
   const scrolls = (event) => event.key.startsWith("Arrow")
     && (event.shiftKey || (event.target !== document.body && event.target.scrollWidth > event.target.clientWidth));
 
+  // Search: Ctrl-K opens the dialog; the arrow keys move from the field through what was found.
+  function openSearch(event) {
+    const dialog = find("#search-dialog");
+    if (!dialog) return;
+    event.preventDefault();
+    if (!dialog.open) dialog.showModal();
+    find("input", dialog).select();
+  }
+
+  function moveInSearch(event) {
+    const dialog = find("#search-dialog[open]");
+    if (!dialog || !["ArrowDown", "ArrowUp"].includes(event.key)) return;
+    const stops = [find("input", dialog), ...all("#search-found a", dialog)];
+    const here = stops.indexOf(document.activeElement);
+    stops[Math.min(stops.length - 1, Math.max(0, here + (event.key === "ArrowDown" ? 1 : -1)))].focus();
+    event.preventDefault();
+  }
+
+  // Times: the reader's own zone, with UTC as the title that the page came with.
+  function showLocalTimes(root = document) {
+    const pad = (number) => String(number).padStart(2, "0");
+    for (const time of all("time[datetime]", root)) {
+      const moment = new Date(time.dateTime);
+      const [, day, clock] = time.textContent.match(/^\s*(\d{4}-\d\d-\d\d)(?: \d\d:\d\d(:\d\d)?)?\s*$/) || [];
+      if (!day || Number.isNaN(moment.getTime()) || "local" in time.dataset) continue;
+      const hasClock = time.textContent.includes(":");
+      const date = `${moment.getFullYear()}-${pad(moment.getMonth() + 1)}-${pad(moment.getDate())}`;
+      const hour = `${pad(moment.getHours())}:${pad(moment.getMinutes())}`;
+      time.textContent = hasClock ? `${date} ${hour}${clock ? `:${pad(moment.getSeconds())}` : ""}` : date;
+      time.dataset.local = "";
+    }
+    const zone = find("[data-zone]");
+    if (zone) zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || zone.textContent;
+  }
+
   function onKey(event) {
     if (event.key === "Escape") return closeMenus(null);
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !event.shiftKey) return openSearch(event);
+    moveInSearch(event);
     const link = scrolls(event) ? undefined : linkOf(event.key);
     const action = link ? () => link.click() : keys[event.key];
     const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || find("dialog[open]");
@@ -156,9 +193,10 @@
   }
 
   function onClick(event) {
-    const target = event.target.closest("[data-theme-toggle], [data-dismiss], [data-open-dialog], [data-copy]");
+    const target = event.target.closest("[data-theme-toggle], [data-dismiss], [data-open-dialog], [data-copy], [data-search]");
     closeMenus(event.target.closest("details.menu, details.action"));
     if (!target) return;
+    if ("search" in target.dataset) openSearch(event);
     if ("themeToggle" in target.dataset) switchTheme();
     if ("dismiss" in target.dataset) target.closest(".notice").remove();
     if (target.dataset.openDialog) find(target.dataset.openDialog).showModal();
@@ -211,6 +249,7 @@
 
   function start() {
     showTheme();
+    showLocalTimes();
     openFilters();
     fitTables();
     if (window.location.hash.startsWith("#annotation-")) forgetTyped();
@@ -251,7 +290,10 @@
   });
   document.addEventListener("htmx:responseError", onHtmxTrouble);
   document.addEventListener("htmx:sendError", onHtmxTrouble);
-  document.addEventListener("htmx:afterSettle", (event) => fitTables(event.target.parentElement || document));
+  document.addEventListener("htmx:afterSettle", ({ target }) => {
+    fitTables(target.parentElement || document);
+    showLocalTimes(target.parentElement || document);
+  });
   window.addEventListener("resize", () => fitTables());
   start();
 }

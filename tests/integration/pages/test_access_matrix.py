@@ -83,6 +83,7 @@ MATRIX = {
     "start_preview": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
     "start_try": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "one"),
     "experiment_list": READERS,
+    "search": READERS,
     "experiment_new": MEMBERS,
     "experiment_summary": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
     "experiment_choices": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "samplers", method="post"),
