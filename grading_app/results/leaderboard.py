@@ -85,10 +85,15 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class FactorLead:
-    """The leading level of a factor. factor: the place in FACTORS. verdicts: of the first level against the second."""
+    """The leading level of a factor.
+
+    factor: the place in FACTORS. asked: the number of items with planned answers, of which the lead compares those with
+    a score in every condition. verdicts: of the first level against the second.
+    """
 
     factor: int
     lead: LevelLead
+    asked: int
     verdicts: MissingVerdicts
 
 
@@ -281,7 +286,9 @@ def _find_factor_leads(
             for table in fill_worst_cases(scores, bounds, at_ends=at_ends, sides=[side_of.get(one) for one in levels])
         ]
         with_missing = tuple(one.verdict(LEVEL) for one in filled if one)
-        leads.append(FactorLead(at, lead, MissingVerdicts(lead.verdict(LEVEL), with_missing, at_ends)))
+        leads.append(
+            FactorLead(at, lead, len(scores.items), MissingVerdicts(lead.verdict(LEVEL), with_missing, at_ends))
+        )
     return leads
 
 

@@ -14,6 +14,7 @@ from grading_app.results.scores import ConditionScore, Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import (
+    describe_correlation_coverage,
     describe_share_coverage,
     describe_skew_coverage,
     describe_uneven_coverage,
@@ -196,14 +197,17 @@ def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
         ResultColumn("condition", "Condition"),
         ResultColumn("r", "r with people", "coefficient"),
         ResultColumn("r_ci", "95 % interval", "coefficient_interval"),
-        *([ResultColumn("ceiling", "Noise ceiling", "coefficient")] if has_ceiling else []),
+        *([ResultColumn("ceiling", "Ceiling", "coefficient")] if has_ceiling else []),
         ResultColumn("error", "Mean error", "number"),
         ResultColumn("bias", "Bias", "signed"),
         ResultColumn("score", "Mean rating", "number"),
         ResultColumn("score_ci", "95 % interval", "interval"),
-        ResultColumn("n", "Answers rated", "count_of"),
-        *([ResultColumn("missing", "Without a rating")] if any(one.missing for one in scores) else []),
+        ResultColumn("n", "Rated", "count_of"),
+        *([ResultColumn("missing", "Not rated")] if any(one.missing for one in scores) else []),
     ]
+    of_r = describe_correlation_coverage(
+        near.items for one in board.closeness.values() for near in one.conditions.values() if near.low is not None
+    )
     rows = []
     for (measure, row), score in zip(pairs, scores, strict=True):
         closeness = board.closeness[measure.key]
@@ -223,15 +227,18 @@ def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
                 "missing": score.missing_text,
             }
         )
-    ceiling = "Noise ceiling: the highest r that ratings can have with these norms on average. " if has_ceiling else ""
+    ceiling = "Ceiling: the highest r that ratings can have with these norms on average. " if has_ceiling else ""
+    methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in scores if one.method)
     return ResultTable(
         "conditions",
         "Closeness to people",
         columns,
         rows,
         formula="r: correlation of item means with the means of people. Mean error: mean absolute difference of "
-        f"item means, in scale points. Bias: above zero if the model rates higher than people. {ceiling}",
-        notes=[*describe_coverage(board, rated), *_describe_missing(scores)],
+        f"item means, in scale points. Bias: above zero if the model rates higher than people. {ceiling}"
+        "Intervals on items like these: of r, the wider of Fisher's and the jackknife's; of a mean rating, "
+        f"{', '.join(methods) or 'none'}.",
+        notes=[note for note in (of_r, *describe_coverage(board, rated), *_describe_missing(scores)) if note],
         links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for measure, row in pairs],
         is_sortable=True,
     )

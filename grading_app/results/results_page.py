@@ -47,7 +47,7 @@ NO_SCORE = "no score"
 class Conclusion:
     """One conclusion. subject: the factor, with the dimension if there are several. basis: the numbers behind it.
 
-    is_certain: the test is significant.
+    is_certain: the test is significant, whatever the answers without a score are.
     """
 
     subject: str
@@ -168,12 +168,15 @@ def _conclude(
         else f"{statistic_format.format_number(change.mean)}{points}"
     )
     verdict = lead.verdict(LEVEL)
+    where = " on their common items" if lead.pair.items < found.asked else ""
     if change.mean == 0:
         sentence = (
-            f"{first} and {second} are equally close." if is_error else f"{first} and {second} have the same mean."
+            f"{first} and {second} are equally close{where}."
+            if is_error
+            else f"{first} and {second} have the same mean{where}."
         )
     elif lead.p is not None and verdict <= 0:
-        sentence = f"No reliable difference between {first} and {second} ({size})."
+        sentence = f"No reliable difference between {first} and {second}{where} ({size})."
     elif is_error:
         sentence = f"{first} rates closer to people than {second}, by {size} an item."
     else:
@@ -199,8 +202,10 @@ def _conclude(
     averaged = f", each averaged over {lead.averaged} conditions" if lead.averaged > 1 else ""
     scores = [row.scores[measure.key] for row in board.rows]
     answers = f"{sum(one.n for one in scores):,} of {sum(one.planned for one in scores):,} answers"
-    on_items = f"On items like these: {lead.pair.items:,} items{averaged}, {answers} with a score."
-    return Conclusion(subject, sentence, f"{compared}{interval}; {test}. {on_items}", is_certain=verdict != 0)
+    common = f"{lead.pair.items:,}{f' common items of {found.asked:,}' if lead.pair.items < found.asked else ' items'}"
+    on_items = f"On items like these: {common}{averaged}, {answers} with a score."
+    is_certain = verdict != 0 and found.verdicts.holds
+    return Conclusion(subject, sentence, f"{compared}{interval}; {test}. {on_items}", is_certain=is_certain)
 
 
 def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
@@ -271,8 +276,10 @@ def find_telling_items(
         n_differing, n_common = (int((~np.isnan(each)).sum()) for each in (values, spread))
         title = "Items on which the conditions differ most"
         note = f"The conditions differ on {n_differing:,} of {n_common:,} items by {measure.label}."
-        if n_common < len(scores.items):
-            note += f" {len(scores.items) - n_common:,} more items have a score of one condition only, or none."
+        if rest := len(scores.items) - n_common:
+            note += (
+                f" {rest:,} more {'item has' if rest == 1 else 'items have'} a score of one condition only, or none."
+            )
     elif norms:
         values = item_order.norm_distance(scores, norms.mean)
         title, note = "Items farthest from people", f"By {measure.label}."

@@ -103,7 +103,11 @@ def test_a_verdict_that_depends_on_refusals_says_so(client):
             return item.target if item.position < ITEMS // 2 else "no idea"
         return item.target if item.position % 4 else "-1"
 
-    (model, _) = read_sentences(client, make_study(answer=refuse_half))
+    experiment = make_study(answer=refuse_half)
+    (model, _) = read_sentences(client, experiment)
+    page = client.get(reverse("experiment_results", args=[experiment.slug]))
+    assert not page.context["screen"].conclusions[0].is_certain
+    assert "On items like these: 60 common items of 120, each averaged over 2 conditions, 360 of 480 answers" in model
     assert (
         "percentage points higher than small. This depends on answers without a score: if they count as wrong," in model
     )
