@@ -16,7 +16,7 @@ from typing import Any
 from datasets_app.generators.base import Generator
 from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
-from datasets_app.parametric.spaces import Point
+from datasets_app.parametric.spaces import DifficultyPoint
 
 # Two points beyond the defaults, about as hard as published spaces go.
 HARDER: dict[str, list[dict[str, Any]]] = {
@@ -51,7 +51,7 @@ def measure(name: str, points: Sequence[dict[str, Any]], cases: int) -> tuple[fl
     start, size = time.perf_counter(), 0
     for at, params in enumerate(points):
         count = cases * (at + 1) // len(points) - cases * at // len(points)
-        point = Point(at, name, name, params, count, 0, "normal")
+        point = DifficultyPoint(at, name, name, params, count, 0, "normal")
         for item in generate_point(point):
             size += len(item.key) + len(item.case.input) + len(item.case.target) + len(json.dumps(item.metadata()))
     return time.perf_counter() - start, size

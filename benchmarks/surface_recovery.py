@@ -14,7 +14,7 @@ from itertools import islice
 
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_cases
-from datasets_app.parametric.spaces import Point, resolve_space
+from datasets_app.parametric.spaces import DifficultyPoint, resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
@@ -53,7 +53,7 @@ Answer = tuple[bool, bool, float]
 """Whether an answer is right, whether it is truncated, and the chance to guess it."""
 
 
-def answer_point(point: Point, model: str, seed: int) -> Iterator[Answer]:
+def answer_point(point: DifficultyPoint, model: str, seed: int) -> Iterator[Answer]:
     """Yield (right, truncated, guess chance) for each case of a point."""
     rule, key, cases = get_generator(point.base_task).answer, AnswerKey(), []
     for case in islice(draw_cases(point.base_task, point.params, seed=seed), 512):

@@ -337,7 +337,7 @@ class NormsForm(forms.Form):
     )
 
 
-class ReasonForm(forms.Form):
+class DraftActionForm(forms.Form):
     """The reason for an action, the seed for a new draw, and the keys of items to add."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason")

@@ -24,7 +24,7 @@ class Cursor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Page:
+class PageOfItems:
     """Items in order, and the cursors of the next and the previous page. A cursor is None if there is no such page."""
 
     items: list[Item]
@@ -42,7 +42,7 @@ def parse_cursor(text: str) -> Cursor | None:
 
 def fetch_page(
     items: ItemQuerySet, *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE
-) -> Page:
+) -> PageOfItems:
     """Return the items after a cursor, else those before a cursor, else the first items, each as from `with_excerpts`.
 
     The first query selects only keys, and the second reads the items of the page. Texts are wide, and a sort would
@@ -59,9 +59,9 @@ def fetch_page(
     )
 
 
-def _load_page(items: ItemQuerySet, keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
+def _load_page(items: ItemQuerySet, keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> PageOfItems:
     rows = items.filter(pk__in=[key.pk for key in keys]).with_excerpts().order_by("position", "pk") if keys else []
-    return Page(list(rows), after=next(iter(after), None), before=next(iter(before), None))
+    return PageOfItems(list(rows), after=next(iter(after), None), before=next(iter(before), None))
 
 
 def find_neighbours(items: ItemQuerySet, item: Item) -> tuple[int | None, int | None]:

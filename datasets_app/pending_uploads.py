@@ -26,7 +26,7 @@ from datasets_app.importing import LIMITS, guess_mapping
 from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.limited_reader import FileToRead, TableColumns
 from datasets_app.importing.reader_output import report_from_json
-from datasets_app.importing.records import ImportReport, Remark
+from datasets_app.importing.records import ReadingReport, Remark
 from datasets_app.models import BackgroundJob
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
@@ -60,8 +60,8 @@ class JobResult:
 
     items: int
     norms: int
-    report: ImportReport
-    norms_report: ImportReport
+    report: ReadingReport
+    norms_report: ReadingReport
     entered: Mapping[str, str]
     error: str = ""
     mapping: Mapping[str, str] = field(default_factory=dict)

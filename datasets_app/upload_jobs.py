@@ -17,7 +17,7 @@ from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.reader_output import report_to_json
-from datasets_app.importing.records import ImportReport, ItemRecord
+from datasets_app.importing.records import ItemRecord, ReadingReport
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
@@ -76,7 +76,7 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     except FileNotFoundError:
         raise
     except Exception:
-        _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), NormReading(), FAILED)
+        _store_result(upload, job, ItemReading([], [], {}, "", "", ReadingReport()), NormReading(), FAILED)
         finish(upload, job, FAILED)
         raise
 
@@ -135,7 +135,7 @@ def _import_norms(upload: PendingUpload, job: BackgroundJob, user: User, watch: 
                 store_warnings(dataset, norms.report, upload.names["norms"], by=user)
         except (CurationError, TransitionError) as refusal:
             error = str(refusal)
-    _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), norms, error)
+    _store_result(upload, job, ItemReading([], [], {}, "", "", ReadingReport()), norms, error)
     return finish(upload, job)
 
 
@@ -216,7 +216,7 @@ def save_reading(upload: PendingUpload, reading: ItemReading, norms: NormReading
     return dataset
 
 
-def store_warnings(dataset: Dataset, report: ImportReport, name: str, *, by: Actor) -> None:
+def store_warnings(dataset: Dataset, report: ReadingReport, name: str, *, by: Actor) -> None:
     """Write one line of history with every stored warning of the report."""
     if not report.warning_total:
         return

@@ -19,7 +19,7 @@ STARTED = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
 NUMBERS = {"class": "num"}
 
 
-class RunTable(tables.Table):
+class SampleTable(tables.Table):
     """A table of runs as on any list page."""
 
     name = tables.Column(linkify=lambda record: f"#{record['name']}")
@@ -100,7 +100,7 @@ def build_example_rows() -> list[dict[str, Any]]:
 
 def build_context(request: HttpRequest) -> dict[str, Any]:
     """Return the context of `styleguide.html` for this request."""
-    table = RunTable(build_example_rows())
+    table = SampleTable(build_example_rows())
     paginate_table(request, table, 5)
     users = get_user_model()._default_manager.none()
     return {

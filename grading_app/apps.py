@@ -9,7 +9,7 @@ from django.apps import AppConfig
 if TYPE_CHECKING:
     from runs_app.grading_interface import GradingInterface, JudgeRecords
     from runs_app.models import Experiment
-    from runs_app.pricing.estimated_costs import Estimate
+    from runs_app.pricing.estimated_costs import CostEstimate
 
 
 class GradingConfig(AppConfig):
@@ -25,7 +25,9 @@ class GradingConfig(AppConfig):
 
         return describe_judges(experiment)
 
-    def forecast_judges(self, experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
+    def forecast_judges(
+        self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
+    ) -> CostEstimate:
         """Estimate the cost of the design's judges for `answers` future answers of at most `longest` tokens."""
         from grading_app.judging.cost_forecast import forecast_judging
 

@@ -42,7 +42,7 @@ from grading_app.views.waves import experiment_waves
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
     path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
-    path("experiments/new/outlook/", experiment_forms.experiment_summary, name="experiment_summary"),
+    path("experiments/new/summary/", experiment_forms.experiment_summary, name="experiment_summary"),
     path("experiments/new/choices/<slug:field>/", experiment_forms.experiment_choices, name="experiment_choices"),
     path("experiments/new/file/", experiment_forms.experiment_from_file, name="experiment_from_file"),
     path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),

@@ -12,7 +12,7 @@ from django.apps import apps
 
 if TYPE_CHECKING:
     from runs_app.models import Experiment
-    from runs_app.pricing.estimated_costs import Estimate
+    from runs_app.pricing.estimated_costs import CostEstimate
 
 GRADE = "grading_app.tasks.grade_experiment"  # A task. Its argument is the id of an experiment to grade.
 
@@ -36,7 +36,7 @@ class GradingInterface(Protocol):
 
     def forecast_judges(
         self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
-    ) -> Estimate: ...
+    ) -> CostEstimate: ...
 
     def decide_rounds(self) -> int: ...
 

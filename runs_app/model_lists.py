@@ -52,7 +52,7 @@ class ListedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ModelListChange:
     """A listed model beside the model of the site with its id, or None if the site has none."""
 
     listed: ListedModel
@@ -153,7 +153,7 @@ def _parse_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and bound.contains(value) else None
 
 
-def find_changes(endpoint: Endpoint, listed: Iterable[ListedModel]) -> list[Change]:
+def find_changes(endpoint: Endpoint, listed: Iterable[ListedModel]) -> list[ModelListChange]:
     """Return what the list would change on the site: models in use first, then new ones, each by id."""
     own = {model.model: model for model in endpoint.models.select_related("endpoint").order_by("-name")}
     taken = set(LanguageModel.objects.values_list("name", flat=True))
@@ -161,7 +161,9 @@ def find_changes(endpoint: Endpoint, listed: Iterable[ListedModel]) -> list[Chan
     return sorted(changes, key=lambda change: change.is_new)
 
 
-def _find_change(endpoint: Endpoint, listed: ListedModel, model: LanguageModel | None, taken: set[str]) -> Change:
+def _find_change(
+    endpoint: Endpoint, listed: ListedModel, model: LanguageModel | None, taken: set[str]
+) -> ModelListChange:
     fields: dict[str, Any] = {}
     if not endpoint.is_free:
         fields |= {kind: price for kind, price in listed.prices.items() if price is not None}
@@ -172,8 +174,8 @@ def _find_change(endpoint: Endpoint, listed: ListedModel, model: LanguageModel |
     if model is None:
         name = _choose_name(listed.model, endpoint, taken)
         taken.add(name)
-        return Change(listed, None, name, fields)
-    return Change(
+        return ModelListChange(listed, None, name, fields)
+    return ModelListChange(
         listed, model, model.name, {name: value for name, value in fields.items() if getattr(model, name) != value}
     )
 
@@ -190,7 +192,9 @@ def get_source_name(endpoint: Endpoint) -> str:
 
 
 @transaction.atomic
-def apply_changes(endpoint: Endpoint, changes: Iterable[Change], *, by: Actor, reason: str = "") -> tuple[int, int]:
+def apply_changes(
+    endpoint: Endpoint, changes: Iterable[ModelListChange], *, by: Actor, reason: str = ""
+) -> tuple[int, int]:
     """Add new models and update the others, with the list as their price source, with history.
 
     Return the numbers of models added and updated. Raise ValidationError, and change nothing, if a model cannot take

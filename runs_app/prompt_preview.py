@@ -16,7 +16,7 @@ PLACEHOLDER_SALT = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PreviewTurn:
     """One part of a message: a text, an image, or an image with the text after it. note: such as a tool's name."""
 
     role: str
@@ -30,7 +30,7 @@ class Turn:
 class Turns:
     """The turns. `problem` is the error message if there are none."""
 
-    turns: list[Turn]
+    turns: list[PreviewTurn]
     problem: str = ""
 
 
@@ -54,33 +54,33 @@ def rebuild_turns(trial: Trial) -> Turns:
     return Turns(build_turns(messages, trial.asked_item))
 
 
-def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
+def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[PreviewTurn]:
     """Yield the turns of a stored message: its reasoning, its text with the item's image, and each call of a tool."""
     role = message["role"]
     if message.get("reasoning"):
-        yield Turn(role, message["reasoning"], note="reasoning")
+        yield PreviewTurn(role, message["reasoning"], note="reasoning")
     image = trial.asked_item.image if message.get("image") else None
     left_out = [f"[{kind}: not imported]" for kind in message.get("left_out", ())]
     text = "\n\n".join(filter(None, [message["content"], *left_out]))
     calls = message.get("tool_calls", ())
     if text or image or not calls:
         alt = f"Image of {trial.asked_item.key}" if image else ""
-        yield Turn(role, text, image.url if image else "", alt, message.get("function", ""))
+        yield PreviewTurn(role, text, image.url if image else "", alt, message.get("function", ""))
     for call in calls:
         arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
-        yield Turn(role, arguments, note=f"calls {call['function']}")
+        yield PreviewTurn(role, arguments, note=f"calls {call['function']}")
 
 
-def build_turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+def build_turns(messages: Iterable[prompts.Message], item: Item) -> list[PreviewTurn]:
     """Return the turns of rendered messages, for a page."""
     return [turn for message in messages for turn in _split_parts(message["role"], message["content"], item)]
 
 
-def _split_parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
+def _split_parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[PreviewTurn]:
     """Return one turn per part, in order. Join an image with the text directly after it."""
     if isinstance(content, str):
-        return [Turn(role, content)]
-    turns: list[Turn] = []
+        return [PreviewTurn(role, content)]
+    turns: list[PreviewTurn] = []
     for turn in (_build_turn(role, part, item) for part in content):
         if turns and turns[-1].image_url and not turns[-1].text and turn.text:
             turns[-1] = replace(turns[-1], text=turn.text)
@@ -89,10 +89,10 @@ def _split_parts(role: str, content: str | list[dict[str, Any]], item: Item) -> 
     return turns
 
 
-def _build_turn(role: str, part: dict[str, Any], item: Item) -> Turn:
+def _build_turn(role: str, part: dict[str, Any], item: Item) -> PreviewTurn:
     if part["type"] == "image_url":
-        return Turn(role, image_url=part["image_url"]["url"], image_alt=f"Image of {item.key}")
-    return Turn(role, part["text"])
+        return PreviewTurn(role, image_url=part["image_url"]["url"], image_alt=f"Image of {item.key}")
+    return PreviewTurn(role, part["text"])
 
 
 def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:

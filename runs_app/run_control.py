@@ -26,7 +26,7 @@ from runs_app.planning.extension import (
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 
@@ -40,7 +40,7 @@ def launch(
     by: Actor,
     wave: str = "",
     pilot: int | None = None,
-    approved: Estimate | None = None,
+    approved: CostEstimate | None = None,
     reason: str = "",
     only: Collection[str] | None = None,
     policy: str | None = None,
@@ -99,7 +99,7 @@ def extend(
     by: Actor,
     reason: str = "",
     wave: str = "",
-    approved: Estimate | None = None,
+    approved: CostEstimate | None = None,
 ) -> PlanReport:
     """Add rows to a launched design, plan the missing trials of this wave, and start them.
 

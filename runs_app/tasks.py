@@ -79,7 +79,7 @@ def drain_slot() -> Iterator[bool]:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [host, slot])
 
 
-def tend(queue: str | None = None) -> int:
+def maintain(queue: str | None = None) -> int:
     """Release claims and end jobs of lost workers, decide adaptive rounds, grade idle runs, restore missing drains.
 
     It runs every few seconds. Each `up` schedules it on the queue of its own cluster, so each machine restores its own

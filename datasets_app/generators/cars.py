@@ -43,7 +43,7 @@ class CarsParams(Params):
     confounders: int = declare_param(0, "Number of sentences that move nobody.", harder="higher", ge=0, le=100)
 
 
-class Row(NamedTuple):
+class CarRow(NamedTuple):
     """The cars of a case from left to right, and the place of each person. Places count from 0."""
 
     colours: list[str]
@@ -65,12 +65,12 @@ def draw_unbalanced(params: CarsParams, rng: Random) -> Case:
     return _make_case(row, story, trace, rng.choice(list(row.people)))
 
 
-def _draw_story(params: CarsParams, rng: Random) -> tuple[Row, list[str], list[list[Any]]]:
+def _draw_story(params: CarsParams, rng: Random) -> tuple[CarRow, list[str], list[list[Any]]]:
     """Return the row with the places at the end, the lines of the story, and the place after each move."""
     number = params.entities
     people = rng.sample(PEOPLE, number)
     places = rng.sample(range(number), number)
-    row = Row(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
+    row = CarRow(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
     cars = [f"Car {index + 1} is the {row.colours[index]} {row.brands[index]}." for index in range(number)]
     seats = [f"{person} sits in car {place + 1}." for person, place in row.people.items()]
     kinds = (_move_by_number, _move_by_distance, _move_by_attribute, _move_by_person)[: params.complexity]
@@ -88,18 +88,18 @@ def _draw_story(params: CarsParams, rng: Random) -> tuple[Row, list[str], list[l
     return row, [opening, " ".join(seats), *lines], trace
 
 
-def _make_case(row: Row, story: list[str], trace: list[list[Any]], subject: str) -> Case:
+def _make_case(row: CarRow, story: list[str], trace: list[list[Any]], subject: str) -> Case:
     text = "\n".join([*story, f"What is the number of the car that {subject} is in at the end?"])
     choices = tuple(str(place + 1) for place in range(len(row.colours)))
     return Case(text, choices[row.people[subject]], choices, {"asked": subject, "trace": trace})
 
 
-def _move_by_number(row: Row, person: str, rng: Random) -> tuple[str, int]:
+def _move_by_number(row: CarRow, person: str, rng: Random) -> tuple[str, int]:
     place = rng.choice([other for other in range(len(row.colours)) if other != row.people[person]])
     return f"moves to car {place + 1}", place
 
 
-def _move_by_distance(row: Row, person: str, rng: Random) -> tuple[str, int]:
+def _move_by_distance(row: CarRow, person: str, rng: Random) -> tuple[str, int]:
     current = row.people[person]
     place = rng.choice([other for other in range(len(row.colours)) if other != current])
     distance = abs(place - current)
@@ -107,12 +107,12 @@ def _move_by_distance(row: Row, person: str, rng: Random) -> tuple[str, int]:
     return f"moves {cars} to the {'left' if place < current else 'right'}", place
 
 
-def _move_by_attribute(row: Row, person: str, rng: Random) -> tuple[str, int]:
+def _move_by_attribute(row: CarRow, person: str, rng: Random) -> tuple[str, int]:
     place = rng.randrange(len(row.colours))
     return f"moves to the {row.brands[place] if rng.random() < 0.5 else f'{row.colours[place]} car'}", place
 
 
-def _move_by_person(row: Row, person: str, rng: Random) -> tuple[str, int]:
+def _move_by_person(row: CarRow, person: str, rng: Random) -> tuple[str, int]:
     passenger = rng.choice([name for name in row.people if name != person])
     passenger_place = row.people[passenger]
     sides = [(0, "")]
@@ -123,7 +123,7 @@ def _move_by_person(row: Row, person: str, rng: Random) -> tuple[str, int]:
     return f"moves to the car {car}", passenger_place + step
 
 
-def _draw_distractor(row: Row, people: list[str], rng: Random) -> str:
+def _draw_distractor(row: CarRow, people: list[str], rng: Random) -> str:
     """Return a sentence that moves nobody."""
     person, companion = rng.sample(people, 2)
     place = rng.randrange(len(row.colours))

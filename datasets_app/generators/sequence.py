@@ -25,7 +25,7 @@ Base = Literal["constant", "growing", "multiply", "fibonacci"]
 SHOWN_TERMS = 3
 
 
-class Condition(NamedTuple):
+class SequenceCondition(NamedTuple):
     """A condition of an interference rule: its text, and the remainder of a division of the position or value."""
 
     text: str
@@ -38,15 +38,15 @@ class Condition(NamedTuple):
 
 
 CONDITIONS = (
-    Condition("the position of the new term is even", "position", 2),
-    Condition("the position of the new term is divisible by 3", "position", 3),
-    Condition("the position of the new term is divisible by 4", "position", 4),
-    Condition("the value so far is even", "value", 2),
-    Condition("the value so far is odd", "value", 2, 1),
-    Condition("the value so far is divisible by 3", "value", 3),
-    Condition("the value so far is divisible by 5", "value", 5),
+    SequenceCondition("the position of the new term is even", "position", 2),
+    SequenceCondition("the position of the new term is divisible by 3", "position", 3),
+    SequenceCondition("the position of the new term is divisible by 4", "position", 4),
+    SequenceCondition("the value so far is even", "value", 2),
+    SequenceCondition("the value so far is odd", "value", 2, 1),
+    SequenceCondition("the value so far is divisible by 3", "value", 3),
+    SequenceCondition("the value so far is divisible by 5", "value", 5),
 )
-Rule = tuple[Condition, int]  # A condition, and the number to add if it holds.
+Rule = tuple[SequenceCondition, int]  # A condition, and the number to add if it holds.
 
 
 class SequenceParams(Params):
@@ -100,7 +100,7 @@ def _describe_base(base: str, step: int) -> str:
     }[base]
 
 
-def _describe_rule(condition: Condition, change: int) -> str:
+def _describe_rule(condition: SequenceCondition, change: int) -> str:
     return f"If {condition.text}, {'add' if change > 0 else 'subtract'} {abs(change)}."
 
 

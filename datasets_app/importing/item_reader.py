@@ -19,11 +19,11 @@ from datasets_app.importing.norm_reader import read_row_norms
 from datasets_app.importing.records import (
     BufferedImage,
     FileError,
-    ImportReport,
     ItemReading,
     ItemRecord,
-    Row,
+    ReadingReport,
     ScratchFolder,
+    TableRow,
 )
 from datasets_app.importing.table_readers import TABLE_SUFFIXES, detect_kind, hash_file, measure_file, read_rows
 
@@ -48,7 +48,7 @@ def read_items(
     Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved. With
     `leaves_out`, a row with an error is left out with a warning.
     """
-    report = ImportReport(limits.remarks)
+    report = ReadingReport(limits.remarks)
     reading = ItemReading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
     with ExitStack() as stack:
         try:
@@ -69,7 +69,7 @@ def read_columns(
         file, name, _ = _split_archive(file, name, limits)
         if not name:
             return IMAGE_ONLY_COLUMNS, []
-        report = ImportReport()
+        report = ReadingReport()
         columns, rows = read_rows(file, name, report, limits, sheet)
         preview = [
             [_make_preview(row.values.get(column)) for column in columns]
@@ -119,7 +119,7 @@ def _read_file(
     _ItemBuilder(reading, image_buffer, limits, leaves_out).read(_report_progress(rows, watch) if watch else rows)
 
 
-def _report_progress(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
+def _report_progress(rows: Iterator[TableRow], watch: Callable[[int], None]) -> Iterator[TableRow]:
     for row in rows:
         watch(row.number)
         yield row
@@ -144,14 +144,14 @@ def _split_archive(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO,
     return io.BytesIO(archive.read_table(tables[0])), tables[0], finder
 
 
-def _iterate_images(finder: ImageFinder | None) -> Iterator[Row]:
+def _iterate_images(finder: ImageFinder | None) -> Iterator[TableRow]:
     """Yield one row per image of a zip without a table.
 
     The key is the name without its suffix. The category is the name of the folder.
     """
     for number, path in enumerate(sorted(finder.paths) if finder else [], 1):
         pure = PurePosixPath(path)
-        yield Row(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
+        yield TableRow(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
 def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
@@ -182,7 +182,7 @@ class _ItemBuilder:
         self.bound = BoundMapping(expressions, reading.columns)
         self.first_row: dict[str, int] = {}
 
-    def read(self, rows: Iterator[Row]) -> None:
+    def read(self, rows: Iterator[TableRow]) -> None:
         self._check_mapping()
         if "key" not in self.bound:
             self.report.warning(None, "key", "no column contains keys; rows are numbered row-00001, row-00002, ...")
@@ -206,7 +206,7 @@ class _ItemBuilder:
         hint = f"; column {images!r} may name images, but none were given" if images else ""
         raise FileError(f"map input: choose a column; the file has {', '.join(self.reading.columns[:20])}{hint}")
 
-    def _build_item(self, row: Row) -> ItemRecord:
+    def _build_item(self, row: TableRow) -> ItemRecord:
         key = self._read_key(row)
         image = self._find_image(row, key)
         text = self._read_text(row, "input")
@@ -228,19 +228,19 @@ class _ItemBuilder:
             norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
         )
 
-    def _evaluate(self, row: Row, field: str) -> Any:
+    def _evaluate(self, row: TableRow, field: str) -> Any:
         try:
             return self.bound.evaluate(field, row.values)
         except NoValue as error:
             raise BadField(field, str(error)) from None
 
-    def _read_text(self, row: Row, field: str) -> str:
+    def _read_text(self, row: TableRow, field: str) -> str:
         return clean_text(field, self._evaluate(row, field), self.limits.text_chars)
 
-    def _read_category(self, row: Row) -> str:
+    def _read_category(self, row: TableRow) -> str:
         return clean_text("category", self._evaluate(row, "category"), self.limits.category_chars).strip()
 
-    def _read_key(self, row: Row) -> str:
+    def _read_key(self, row: TableRow) -> str:
         value = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
         key = clean_key(value, self.limits)
         if isinstance(value, str) and value != key:
@@ -250,7 +250,7 @@ class _ItemBuilder:
             raise BadField("key", f"{key!r} is the key of row {earlier} already")
         return key
 
-    def _find_image(self, row: Row, key: str) -> BufferedImage | None:
+    def _find_image(self, row: TableRow, key: str) -> BufferedImage | None:
         """Return the image named by the image column, or None.
 
         Use the key as the name if images were given but neither an image nor an input column is mapped.

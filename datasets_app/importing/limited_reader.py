@@ -21,7 +21,7 @@ from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_output import load_readings
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
-from datasets_app.importing.records import FileError, ImportReport, ItemReading, ScratchFolder
+from datasets_app.importing.records import FileError, ItemReading, ReadingReport, ScratchFolder
 from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
 
@@ -80,7 +80,7 @@ def read_upload(
         )
         return load_readings(scratch)
     except FileError as error:
-        report = ImportReport()
+        report = ReadingReport()
         report.error(None, "file", str(error))
         return ItemReading([], [], dict(mapping), files["items"].name, "", report), NormReading()
 

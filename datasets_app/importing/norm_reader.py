@@ -11,7 +11,7 @@ from typing import Any
 from datasets_app.importing.column_map import BoundMapping, NoValue, find_norm_columns, to_text
 from datasets_app.importing.file_source import open_source
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.records import FileError, ImportReport, NormRecord, Row
+from datasets_app.importing.records import FileError, NormRecord, ReadingReport, TableRow
 from datasets_app.importing.table_readers import read_rows
 
 KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
@@ -25,7 +25,7 @@ class NormReading:
     """Norms for the keys of a dataset. If it has an error, none of it may be saved."""
 
     norms: list[NormRecord] = field(default_factory=list)
-    report: ImportReport = field(default_factory=ImportReport)
+    report: ReadingReport = field(default_factory=ReadingReport)
 
     @property
     def ok(self) -> bool:
@@ -59,7 +59,7 @@ def read_norms(
 
 
 def read_row_norms(
-    key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: ImportReport
+    key: str, row: TableRow, columns: Mapping[str, tuple[str, str]], report: ReadingReport
 ) -> Iterator[NormRecord]:
     """Yield the norms in one row of a wide table. Skip a dimension whose cells are all blank."""
     cells: dict[str, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ def read_row_norms(
 
 
 def _read_norm(
-    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: Row, report: ImportReport
+    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: TableRow, report: ReadingReport
 ) -> NormRecord | None:
     values: dict[str, float | None] = {}
     for statistic in STATISTICS:
@@ -135,7 +135,7 @@ class _NormTable:
         self.unknown: list[str] = []
         self.first_row: dict[tuple[str, str], int] = {}
 
-    def read(self, rows: Iterator[Row]) -> None:
+    def read(self, rows: Iterator[TableRow]) -> None:
         for row in rows:
             try:
                 self._read_row(row)
@@ -143,7 +143,7 @@ class _NormTable:
                 self.report.error(row, "row", str(error))
         self._report_keys()
 
-    def _read_row(self, row: Row) -> None:
+    def _read_row(self, row: TableRow) -> None:
         key = self._find_key(row)
         if key is None:
             return
@@ -151,7 +151,7 @@ class _NormTable:
         for norm in self._iterate_norms(row, key):
             self._add_norm(row, norm)
 
-    def _find_key(self, row: Row) -> str | None:
+    def _find_key(self, row: TableRow) -> str | None:
         text = to_text(self.bound.evaluate("key", row.values))
         if text in self.items:
             return text
@@ -164,7 +164,7 @@ class _NormTable:
             self.report.error(row, "key", "is empty")
         return key
 
-    def _compare_category(self, row: Row, key: str) -> None:
+    def _compare_category(self, row: TableRow, key: str) -> None:
         text, category = to_text(self.bound.evaluate("category", row.values)), self.items[key]
         if not text.strip() or not category or text == category:
             return
@@ -172,7 +172,7 @@ class _NormTable:
         relation = "is another spelling of" if same else "differs from"
         self.report.warning(row, "category", f"{text!r} {relation} the dataset's {category!r}, which is kept")
 
-    def _iterate_norms(self, row: Row, key: str) -> Iterator[NormRecord]:
+    def _iterate_norms(self, row: TableRow, key: str) -> Iterator[NormRecord]:
         if self.long is None:
             yield from read_row_norms(key, row, self.statistics, self.report)
             return
@@ -185,7 +185,7 @@ class _NormTable:
         if norm:
             yield norm
 
-    def _add_norm(self, row: Row, norm: NormRecord) -> None:
+    def _add_norm(self, row: TableRow, norm: NormRecord) -> None:
         earlier = self.first_row.setdefault((norm.key, norm.dimension), row.number)
         if earlier != row.number:
             self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")

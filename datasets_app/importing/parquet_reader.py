@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from datasets_app.importing.limits import MIB, Limits
-from datasets_app.importing.records import FileError, ImportReport, Row
+from datasets_app.importing.records import FileError, ReadingReport, TableRow
 
 BATCH_ROWS = 256
 BROKEN = (OSError, ValueError, OverflowError, RecursionError)  # Most pyarrow errors derive from these.
 
 
-def read_parquet(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_parquet(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[list[str], Iterator[TableRow]]:
     """Return columns and rows. Times become ISO text, decimals become text, and non-finite numbers become None."""
     import pyarrow
     from pyarrow import parquet
@@ -51,7 +51,7 @@ def check_size(metadata: Any, columns: int, limits: Limits) -> None:
         raise FileError(f"the table has more than {limits.decoded_bytes // MIB} MiB of data once decoded")
 
 
-def _iterate_rows(table: Any, limits: Limits) -> Iterator[Row]:
+def _iterate_rows(table: Any, limits: Limits) -> Iterator[TableRow]:
     import pyarrow
 
     number = 0
@@ -59,7 +59,7 @@ def _iterate_rows(table: Any, limits: Limits) -> Iterator[Row]:
         for batch in table.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
             for values in _decode_batch(batch, limits):
                 number += 1
-                yield Row(number, None, {name: to_json_value(value) for name, value in values.items()})
+                yield TableRow(number, None, {name: to_json_value(value) for name, value in values.items()})
     except pyarrow.ArrowMemoryError:
         raise MemoryError from None
     except (pyarrow.ArrowException, *BROKEN) as error:

@@ -17,10 +17,10 @@ from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.records import (
     BufferedImage,
     FileError,
-    ImportReport,
     ItemReading,
     ItemRecord,
     NormRecord,
+    ReadingReport,
     Remark,
     ScratchFolder,
 )
@@ -66,7 +66,7 @@ def load_readings(scratch: ScratchFolder) -> tuple[ItemReading, NormReading]:
     )
 
 
-def report_to_json(report: ImportReport) -> dict[str, Any]:
+def report_to_json(report: ReadingReport) -> dict[str, Any]:
     return {
         "errors": [_remark_to_json(remark) for remark in report.errors],
         "warnings": [_remark_to_json(remark) for remark in report.warnings],
@@ -77,8 +77,8 @@ def report_to_json(report: ImportReport) -> dict[str, Any]:
     }
 
 
-def report_from_json(content: dict[str, Any]) -> ImportReport:
-    return ImportReport(
+def report_from_json(content: dict[str, Any]) -> ReadingReport:
+    return ReadingReport(
         errors=[Remark(*remark) for remark in content["errors"]],
         warnings=[Remark(*remark) for remark in content["warnings"]],
         error_total=content["error_total"],

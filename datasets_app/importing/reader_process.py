@@ -109,11 +109,11 @@ def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
 def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.norm_reader import read_norms
     from datasets_app.importing.reader_output import write_readings
-    from datasets_app.importing.records import ImportReport, ItemReading
+    from datasets_app.importing.records import ItemReading, ReadingReport
 
     with _open_file(*request["files"]["norms"]) as file:
         norms = read_norms(file, request["items"], request["mapping"], limits)
-    write_readings(out, ItemReading([], [], {}, "", "", ImportReport()), norms)
+    write_readings(out, ItemReading([], [], {}, "", "", ReadingReport()), norms)
 
 
 def _open_file(path: str, name: str) -> Any:

@@ -19,7 +19,7 @@ class FileError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One record of a table. `number` counts from 1; `line` is its first line in the file, or None if unknown."""
 
     number: int
@@ -44,7 +44,7 @@ class Remark:
 
 
 @dataclass(slots=True)
-class ImportReport:
+class ReadingReport:
     """The errors and warnings of a file. The first `keep` of each are stored; all are counted.
 
     `left_out` are the rows that were left out because of an error, each with its cells as text and its "problem".
@@ -58,22 +58,22 @@ class ImportReport:
     left_out: list[dict[str, str]] = field(default_factory=list)
     left_out_total: int = 0
 
-    def leave_out(self, row: Row, where: str, message: str, cells: dict[str, str]) -> None:
+    def leave_out(self, row: TableRow, where: str, message: str, cells: dict[str, str]) -> None:
         """Note a row that is not imported. The warning names it, and its cells are kept for a download."""
         self.warning(row, where, f"left out: {message}")
         self.left_out_total += 1
         if len(self.left_out) < self.keep:
             self.left_out.append({"problem": f"row {row.number}, {where}: {message}", **cells})
 
-    def error(self, row: Row | None, where: str, message: str) -> None:
+    def error(self, row: TableRow | None, where: str, message: str) -> None:
         self.error_total += 1
         self._note(self.errors, row, where, message)
 
-    def warning(self, row: Row | None, where: str, message: str) -> None:
+    def warning(self, row: TableRow | None, where: str, message: str) -> None:
         self.warning_total += 1
         self._note(self.warnings, row, where, message)
 
-    def _note(self, remarks: list[Remark], row: Row | None, where: str, message: str) -> None:
+    def _note(self, remarks: list[Remark], row: TableRow | None, where: str, message: str) -> None:
         if len(remarks) < self.keep:
             number, line = (row.number, row.line) if row else (None, None)
             remarks.append(Remark(number, line, where, message))
@@ -169,7 +169,7 @@ class ItemReading:
     mapping: dict[str, str]
     source_name: str
     source_sha256: str
-    report: ImportReport
+    report: ReadingReport
     scratch: ScratchFolder | None = None
 
     @property

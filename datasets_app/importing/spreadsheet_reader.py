@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import Limits
-from datasets_app.importing.records import FileError, ImportReport, Row
+from datasets_app.importing.records import FileError, ReadingReport, TableRow
 from evalsite.lib.hints import did_you_mean
 
 SPREADSHEET_SUFFIXES = frozenset({".xlsx", ".xlsm", ".ods"})
@@ -27,7 +27,7 @@ def list_sheets(file: BinaryIO, limits: Limits) -> list[str]:
 
 
 def read_spreadsheet(
-    file: BinaryIO, report: ImportReport, limits: Limits, sheet: str = ""
+    file: BinaryIO, report: ReadingReport, limits: Limits, sheet: str = ""
 ) -> tuple[list[tuple[int, Any]], Iterator[tuple[int, list[Any]]]]:
     """Return the cells of the header and an iterator over (row of the sheet, cells) of the rows below it.
 
@@ -87,7 +87,7 @@ def _find_sheet(workbook: Any, names: Sequence[str]) -> Any:
 
 
 def _split_header(
-    rows: Iterator[tuple[int, list[Any]]], report: ImportReport
+    rows: Iterator[tuple[int, list[Any]]], report: ReadingReport
 ) -> tuple[list[Any], Iterator[tuple[int, list[Any]]]]:
     """Return the header and the rows below it.
 
@@ -107,10 +107,10 @@ def _is_filled(cell: Any) -> bool:
     return cell is not None and str(cell).strip() != ""
 
 
-def iterate_rows(rows: Iterator[tuple[int, list[Any]]], columns: Sequence[str]) -> Iterator[Row]:
+def iterate_rows(rows: Iterator[tuple[int, list[Any]]], columns: Sequence[str]) -> Iterator[TableRow]:
     """Yield the rows with their values by column. "" is the name of a column that is left out."""
     for number, (line, cells) in enumerate(rows, 1):
-        yield Row(number, line, {name: to_value(cell) for name, cell in zip(columns, cells, strict=False) if name})
+        yield TableRow(number, line, {name: to_value(cell) for name, cell in zip(columns, cells, strict=False) if name})
 
 
 def to_value(cell: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet_reader import read_parquet, to_json_value
-from datasets_app.importing.records import FileError, ImportReport
+from datasets_app.importing.records import FileError, ReadingReport
 
 READER = "datasets_app.importing.table_dump:dump"
 Rows = Iterator[dict[str, Any]]
@@ -88,7 +88,7 @@ def _format_line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
 
 def _read_parquet_table(file: Path, table: str, limits: Limits) -> Iterator[tuple[str, Rows]]:
     with file.open("rb") as content:
-        _, rows = read_parquet(content, ImportReport(), limits)
+        _, rows = read_parquet(content, ReadingReport(), limits)
         yield table, (row.values for row in rows)
 
 

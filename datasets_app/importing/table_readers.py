@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet_reader import read_parquet
-from datasets_app.importing.records import FileError, ImportReport, Row
+from datasets_app.importing.records import FileError, ReadingReport, TableRow
 from datasets_app.importing.spreadsheet_reader import (
     SPREADSHEET_SUFFIXES,
     iterate_rows,
@@ -81,8 +81,8 @@ def detect_kind(file: BinaryIO, name: str) -> str:
 
 
 def read_rows(
-    file: BinaryIO, name: str, report: ImportReport, limits: Limits, sheet: str = ""
-) -> tuple[list[str], Iterator[Row]]:
+    file: BinaryIO, name: str, report: ReadingReport, limits: Limits, sheet: str = ""
+) -> tuple[list[str], Iterator[TableRow]]:
     """Return the columns of a table and an iterator over its rows. sheet: of a spreadsheet, the sheet to read.
 
     Raise FileError if the table cannot be read. The iterator may raise it too.
@@ -119,7 +119,7 @@ def _check_names(columns: list[str], limits: Limits) -> None:
             raise FileError(f"the name of column {position} {fault}")
 
 
-def _limit_rows(rows: Iterator[Row], name: str, report: ImportReport, limits: Limits) -> Iterator[Row]:
+def _limit_rows(rows: Iterator[TableRow], name: str, report: ReadingReport, limits: Limits) -> Iterator[TableRow]:
     """Yield the rows within the limits. Report a row with unstorable text as an error and skip it."""
     decoded = 0
     for row in rows:
@@ -157,7 +157,9 @@ def _measure_value(value: Any) -> tuple[int, str]:
     return size, fault
 
 
-def _read_sheet(file: BinaryIO, report: ImportReport, limits: Limits, sheet: str) -> tuple[list[str], Iterator[Row]]:
+def _read_sheet(
+    file: BinaryIO, report: ReadingReport, limits: Limits, sheet: str
+) -> tuple[list[str], Iterator[TableRow]]:
     header, rows = read_spreadsheet(file, report, limits, sheet)
     columns = _name_columns([str(to_value(cell)) for cell in header], report, limits)
     return [name for name in columns if name], iterate_rows(rows, columns)
@@ -166,7 +168,7 @@ def _read_sheet(file: BinaryIO, report: ImportReport, limits: Limits, sheet: str
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def detect_encoding(file: BinaryIO, report: ImportReport) -> str:
+def detect_encoding(file: BinaryIO, report: ReadingReport) -> str:
     """Return "utf-8-sig" or "utf-16", or "cp1252" with a warning if the bytes are neither.
 
     Raise FileError if they are not cp1252 either.
@@ -219,7 +221,7 @@ class _UnclosableFile(io.RawIOBase):
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def read_csv(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_csv(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[list[str], Iterator[TableRow]]:
     encoding = detect_encoding(file, report)
     delimiter = sniff_delimiter(_open_text(file, encoding).read(64 * 1024))
     file.seek(0)
@@ -269,12 +271,12 @@ def _iterate_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
 
 
-def _read_header(records: Iterator[tuple[int, list[str]]], report: ImportReport, limits: Limits) -> list[str]:
+def _read_header(records: Iterator[tuple[int, list[str]]], report: ReadingReport, limits: Limits) -> list[str]:
     _, cells = next(records, (0, []))
     return _name_columns(cells, report, limits)
 
 
-def _name_columns(cells: list[str], report: ImportReport, limits: Limits) -> list[str]:
+def _name_columns(cells: list[str], report: ReadingReport, limits: Limits) -> list[str]:
     """Return the names of the columns, with "" for an unnamed column, which is left out."""
     if not cells:
         raise FileError("the table has no header")
@@ -291,9 +293,9 @@ def _name_columns(cells: list[str], report: ImportReport, limits: Limits) -> lis
     return names
 
 
-def _iterate_csv_rows(reader: Any, columns: list[str], report: ImportReport) -> Iterator[Row]:
+def _iterate_csv_rows(reader: Any, columns: list[str], report: ReadingReport) -> Iterator[TableRow]:
     for number, (line, cells) in enumerate(_iterate_records(reader), 1):
-        row = Row(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+        row = TableRow(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
         if len(cells) != len(columns):
             report.error(row, "row", f"has {len(cells)} cells where the header has {len(columns)}")
             continue
@@ -315,16 +317,16 @@ def parse_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_json_lines(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_json_lines(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[list[str], Iterator[TableRow]]:
     encoding = detect_encoding(file, report)
     columns = _collect_columns(
-        islice(_iterate_json_rows(_open_text(file, encoding), ImportReport(), limits), 200), limits
+        islice(_iterate_json_rows(_open_text(file, encoding), ReadingReport(), limits), 200), limits
     )
     file.seek(0)
     return columns, _iterate_json_rows(_open_text(file, encoding), report, limits)
 
 
-def _iterate_json_rows(lines: io.TextIOWrapper, report: ImportReport, limits: Limits) -> Iterator[Row]:
+def _iterate_json_rows(lines: io.TextIOWrapper, report: ReadingReport, limits: Limits) -> Iterator[TableRow]:
     number = 0
     for line, text in enumerate(_iterate_lines(lines, limits), 1):
         if not text.strip():
@@ -335,8 +337,8 @@ def _iterate_json_rows(lines: io.TextIOWrapper, report: ImportReport, limits: Li
             yield row
 
 
-def _parse_row(number: int, line: int, text: str, report: ImportReport) -> Row | None:
-    empty = Row(number, line, {})
+def _parse_row(number: int, line: int, text: str, report: ReadingReport) -> TableRow | None:
+    empty = TableRow(number, line, {})
     try:
         value = parse_json(text)
     except ValueError as error:
@@ -345,10 +347,10 @@ def _parse_row(number: int, line: int, text: str, report: ImportReport) -> Row |
     if not isinstance(value, dict):
         report.error(empty, "row", f"is not an object {{...}} but {type(value).__name__}")
         return None
-    return Row(number, line, value)
+    return TableRow(number, line, value)
 
 
-def read_json_array(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_json_array(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[list[str], Iterator[TableRow]]:
     if measure_file(file) > limits.json_array_bytes:
         raise FileError(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
     try:
@@ -357,14 +359,14 @@ def read_json_array(file: BinaryIO, report: ImportReport, limits: Limits) -> tup
         raise FileError(f"the file is not JSON: {error}") from None
     if not isinstance(values, list):
         raise FileError("the file does not contain a JSON array of objects")
-    rows = [Row(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
+    rows = [TableRow(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
-            report.error(Row(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
+            report.error(TableRow(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
     return _collect_columns(iter(rows), limits), iter(rows)
 
 
-def _collect_columns(rows: Iterator[Row], limits: Limits) -> list[str]:
+def _collect_columns(rows: Iterator[TableRow], limits: Limits) -> list[str]:
     """Return every name in the order of its first occurrence. Raise FileError if there are too many."""
     names: dict[str, None] = {}
     for row in rows:

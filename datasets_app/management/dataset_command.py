@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.db.models import Count
 
 from datasets_app.importing import FileError
-from datasets_app.importing.records import ImportReport
+from datasets_app.importing.records import ReadingReport
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.spec import SpaceError
@@ -25,7 +25,7 @@ class DatasetCommand(VerbCommand):
         self.by = resolve_actor(options.get("user", ""))
         super().handle(*args, **options)
 
-    def print_remarks(self, report: ImportReport, name: str) -> None:
+    def print_remarks(self, report: ReadingReport, name: str) -> None:
         """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
         for remark in report.warnings:
             self.stderr.write(f"warning: {remark}", self.style.WARNING)

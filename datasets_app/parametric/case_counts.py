@@ -17,7 +17,7 @@ from itertools import islice
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_cases
 from datasets_app.parametric.seeds import make_point_rng
-from datasets_app.parametric.spaces import Point, Space
+from datasets_app.parametric.spaces import DifficultyPoint, Space
 
 FREQUENT = 2 / 3  # A free answer that is right in more than this share of the cases is reported.
 MIN_CASES = 20  # Below this number of cases, a frequent answer may be chance.
@@ -38,7 +38,7 @@ class PointSurvey:
     share: float
 
 
-def survey_point(point: Point, seed: int) -> PointSurvey:
+def survey_point(point: DifficultyPoint, seed: int) -> PointSurvey:
     """Return the survey of a point. It draws all cases only if there may be fewer than the maximum.
 
     Of n equally likely cases, 3 sqrt(n) draws are all different with a chance of about exp(-9 / 2), which is 1 %. So a
@@ -63,7 +63,7 @@ def _survey(base_task: str, params_json: str, version: int | None, seed: int, mo
     return PointSurvey(n, distinct, answer, count / len(cases))
 
 
-def count_cases(points: Sequence[Point], seed: int) -> list[int]:
+def count_cases(points: Sequence[DifficultyPoint], seed: int) -> list[int]:
     """Return the number of cases that a build gives at each point; the maximum if there are too many points."""
     if len(points) > MAX_SURVEYED:
         return [point.max_cases for point in points]

@@ -21,7 +21,7 @@ from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.case_counts import count_cases
 from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
 from datasets_app.parametric.prompt_parts import make_prompt_parts
-from datasets_app.parametric.spaces import Point, Space
+from datasets_app.parametric.spaces import DifficultyPoint, Space
 from datasets_app.parametric.spec import SpaceError
 from evalsite.lib.history import Actor
 
@@ -47,7 +47,7 @@ class SpaceFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Extension:
+class DatasetExtension:
     """The difference between a space and the newest version of a dataset, in numbers of items."""
 
     previous: Dataset
@@ -105,7 +105,7 @@ def check_keys(space: Space) -> None:
             raise CurationError(f"{point.task}: the key {point.slug[:80]}... has more than {MAX_KEY_LENGTH} characters")
 
 
-def compare_with_newest(space: Space, slug: str) -> Extension | None:
+def compare_with_newest(space: Space, slug: str) -> DatasetExtension | None:
     """Return the difference from the newest generated version of this name, or None without one."""
     previous = Dataset.objects.named(slug).filter(parametric_space__isnull=False).first()
     if previous is None:
@@ -113,7 +113,7 @@ def compare_with_newest(space: Space, slug: str) -> Extension | None:
     stored = previous.parametric_space.read_definition()
     old, new = _count_items(stored), _count_items(space.definition())
     common = sum(min(count, new[key]) for key, count in old.items() if key in new)
-    return Extension(previous, common, sum(new.values()) - common, sum(old.values()) - common)
+    return DatasetExtension(previous, common, sum(new.values()) - common, sum(old.values()) - common)
 
 
 def rebuild_items(dataset: Dataset) -> Iterator[Item]:
@@ -134,7 +134,7 @@ def iterate_answer_key(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield {"text": text, "target": target, **case}
 
 
-def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> int:
+def _save_items(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int, watch: Watch | None) -> int:
     """Write the items with COPY, in batches. Return their number."""
     saved, rows = 0, _iterate_rows(dataset, points, seed=seed)
     while batch := list(islice(rows, BATCH_SIZE)):
@@ -147,7 +147,7 @@ def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: 
     return saved
 
 
-def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
+def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the values of COLUMNS. The shared texts of a point's cases are serialised once."""
     position = 0
     for shared, cases in _iterate_cases(points, seed=seed):
@@ -170,7 +170,9 @@ def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> It
             position += 1
 
 
-def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
+def _iterate_cases(
+    points: Iterable[DifficultyPoint], *, seed: int
+) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
     """Yield the shared texts and the cases of each point. Only a large point is drawn twice, to bound memory."""
     for point in points:
         if point.max_cases > MAX_CASES_IN_MEMORY:
@@ -180,7 +182,7 @@ def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict
             yield make_prompt_parts(point, seed=seed, inputs={item.case.input for item in cases}), cases
 
 
-def _iterate_items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
+def _iterate_items(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[Item]:
     for position, (dataset_id, key, _, text, target, choices, category, metadata, *_rest) in enumerate(
         _iterate_rows(dataset, points, seed=seed)
     ):
@@ -213,7 +215,7 @@ def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
     }
 
 
-def _make_recipe(space: Space, digest: str, extension: Extension | None) -> dict[str, Any]:
+def _make_recipe(space: Space, digest: str, extension: DatasetExtension | None) -> dict[str, Any]:
     return {
         "strategy": STRATEGY,
         "n": space.max_cases,

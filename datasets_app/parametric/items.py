@@ -10,7 +10,7 @@ from typing import Any
 from datasets_app.generators.base import Case
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.seeds import SEED, make_point_rng
-from datasets_app.parametric.spaces import Point, Space
+from datasets_app.parametric.spaces import DifficultyPoint, Space
 from datasets_app.parametric.spec import SpaceError
 
 EXAMPLES_SEED = 1042  # Not the default for cases. If a user chooses it for cases, equal examples are skipped.
@@ -21,7 +21,7 @@ MAX_DRAWS_PER_EXAMPLE = 200  # After this many draws, the parameters are assumed
 class GeneratedItem:
     """One case with its point. `number` counts the cases of the point from 0."""
 
-    point: Point
+    point: DifficultyPoint
     number: int
     case: Case
 
@@ -59,7 +59,7 @@ def generate_from_definition(definition: Mapping[str, Any]) -> Iterator[Generate
         yield from generate_point(point, seed=definition["seed"])
 
 
-def read_points(definition: Mapping[str, Any]) -> list[Point]:
+def read_points(definition: Mapping[str, Any]) -> list[DifficultyPoint]:
     """Return the points of a stored definition, with the versions of its tasks.
 
     Raise SpaceError if the cases would differ, because a version or the data of a task is not installed.
@@ -74,13 +74,13 @@ def read_points(definition: Mapping[str, Any]) -> list[Point]:
             ])  # fmt: skip
         versions[generator.name] = stored["version"]
     return [
-        Point(index=index, version=versions[stored["base_task"]], **stored)
+        DifficultyPoint(index=index, version=versions[stored["base_task"]], **stored)
         for index, stored in enumerate(definition["points"])
     ]
 
 
 def generate_point(
-    point: Point, *, start: int = 0, stop: int | None = None, seed: int = SEED
+    point: DifficultyPoint, *, start: int = 0, stop: int | None = None, seed: int = SEED
 ) -> Iterator[GeneratedItem]:
     """Yield the cases `start` to `stop` - 1 of a point; by default, all cases up to its maximum.
 

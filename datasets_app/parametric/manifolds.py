@@ -87,7 +87,7 @@ class Resample(StrictModel):
         return [value for i, value in enumerate(values) if i < self.first or i >= len(values) - self.last]
 
 
-class Axis(StrictModel):
+class GridAxis(StrictModel):
     """One parameter of a grid: a value, a list of values, or {"from": 8, "to": 48, "step": 8} with both ends."""
 
     range: Values
@@ -107,7 +107,7 @@ class Axis(StrictModel):
         return _drop_duplicates(self.range)
 
 
-class ManifoldAxis(Axis):
+class ManifoldAxis(GridAxis):
     """One parameter of a manifold."""
 
     window: Window | None = None

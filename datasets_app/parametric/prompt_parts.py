@@ -15,7 +15,7 @@ from typing import Any
 from datasets_app.generators.base import Case, format_final_line
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_examples, generate_point
-from datasets_app.parametric.spaces import Point
+from datasets_app.parametric.spaces import DifficultyPoint
 
 EXAMPLE_COUNT = 3
 INSTRUCTION_KEYS = ("instruction", "instruction_stepwise", "instruction_worked")
@@ -31,7 +31,7 @@ class InputDigests:
         return _hash_input(str(text)) in self._digests
 
 
-def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
+def make_prompt_parts(point: DifficultyPoint, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
     """Return the metadata for prompts, shared by all cases of a point.
 
     inputs: the inputs of all cases of the point; without them, the cases are drawn again.
@@ -46,7 +46,7 @@ def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None 
     return parts
 
 
-def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> list[Case]:
+def _choose_examples(point: DifficultyPoint, seed: int, inputs: Container[str] | None) -> list[Case]:
     """Return EXAMPLE_COUNT cases in the point's formats, or in the task's default formats if too few are new."""
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
@@ -58,7 +58,7 @@ def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> 
     return list(examples.values())[:EXAMPLE_COUNT]
 
 
-def _select_options(point: Point) -> dict[str, Any]:
+def _select_options(point: DifficultyPoint) -> dict[str, Any]:
     """Return the point's parameters without numbers. Examples use the task's default numbers."""
     kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
     return {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}

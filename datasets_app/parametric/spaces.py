@@ -13,7 +13,7 @@ from typing import Any
 
 from datasets_app.generators.base import COUNT, ParamError
 from datasets_app.generators.registry import get_generator
-from datasets_app.parametric.manifolds import DENSITIES, Axis
+from datasets_app.parametric.manifolds import DENSITIES, GridAxis
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spec import (
     MAX_COUNT,
@@ -32,7 +32,7 @@ MAX_CASES = 5_000_000
 
 
 @dataclass(frozen=True)
-class Point:
+class DifficultyPoint:
     """One setting of a task's parameters, with its number of cases.
 
     index: the position in the space, from 0. task: the name in the file. base_task: the generator. count: the number of
@@ -83,7 +83,7 @@ class Space:
     degree: int
     density: str
     seed: int
-    points: tuple[Point, ...]
+    points: tuple[DifficultyPoint, ...]
     duplicates: int = 0
 
     @cached_property
@@ -121,7 +121,7 @@ class Space:
             "points": [
                 {
                     part.name: getattr(point, part.name)
-                    for part in fields(Point)
+                    for part in fields(DifficultyPoint)
                     if part.name not in ("index", "version")
                 }
                 for point in self.points
@@ -145,7 +145,7 @@ def resolve_space(
     if density not in DENSITIES:
         raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
     name, block = spec.choose_precision(precision)
-    points_by_identity: dict[tuple[str, str], Point] = {}
+    points_by_identity: dict[tuple[str, str], DifficultyPoint] = {}
     problems = check_versions(spec.tasks)
     total = 0
     for number, task in enumerate(spec.tasks):
@@ -210,13 +210,15 @@ def _count_task(task: TaskSpec, degree: int, density: str) -> int | None:
     return sum(sizes) or None
 
 
-def _list_grids(task: TaskSpec) -> list[tuple[str, Mapping[str, Axis]]]:
+def _list_grids(task: TaskSpec) -> list[tuple[str, Mapping[str, GridAxis]]]:
     """Return pairs of path and axes: the task's grid, or each of its manifolds."""
     if isinstance(task, GridTask):
         return [("params", task.params)]
     if not isinstance(task, ManifoldTask):
         raise TypeError(f"{type(task).__name__} has no axes")
-    single: list[tuple[str, Mapping[str, Axis]]] = [("manifold", task.manifold)] if task.manifold is not None else []
+    single: list[tuple[str, Mapping[str, GridAxis]]] = (
+        [("manifold", task.manifold)] if task.manifold is not None else []
+    )
     return single + [(f"manifolds[{index}]", manifold) for index, manifold in enumerate(task.manifolds)]
 
 
@@ -232,7 +234,7 @@ class _Resolver:
         if ("targetciht" in self.stopping) != ("backoffht" in self.stopping):
             self.problems.append(f"{self.path}: targetciht and backoffht come together")
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[DifficultyPoint]:
         """Yield the points of this task in the order of the file; the last axis of a grid changes fastest."""
         generator = get_generator(self.task.generator_name)
         for path, params in self._iterate_settings():
@@ -244,7 +246,7 @@ class _Resolver:
                 continue
             if count is None or len(self.problems) > MAX_PROBLEMS:
                 continue
-            yield Point(
+            yield DifficultyPoint(
                 index=0,
                 task=self.task.name,
                 base_task=generator.name,

@@ -43,8 +43,8 @@ from datasets_app.generators.registry import UnknownTask, get_generator, load_ge
 from datasets_app.parametric.manifolds import (
     MAX_DEGREE,
     RESAMPLE,
-    Axis,
     Density,
+    GridAxis,
     ManifoldAxis,
     Resample,
     Scalar,
@@ -52,7 +52,7 @@ from datasets_app.parametric.manifolds import (
     Window,
 )
 from evalsite.lib.hints import did_you_mean
-from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
+from evalsite.lib.text.strict_yaml import YamlError, join_path, parse_yaml
 
 MODES = ("grid", "list", "manifold")
 STATIC_MODE_MESSAGE = (
@@ -149,7 +149,7 @@ Mode = Annotated[str, BeforeValidator(_check_mode)]
 
 class GridTask(TaskSpec):
     mode: Mode = "grid"
-    params: dict[str, Axis] = Field(default_factory=dict)
+    params: dict[str, GridAxis] = Field(default_factory=dict)
 
 
 class ListTask(TaskSpec):
@@ -279,7 +279,7 @@ Spec = TypeVar("Spec", bound=StrictModel)
 def _parse(text: str) -> Any:
     try:
         return parse_yaml(text)
-    except FileError as error:
+    except YamlError as error:
         raise SpaceError([str(error)]) from None
 
 

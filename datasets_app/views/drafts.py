@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app import curation
 from datasets_app.dataset_summary import count_categories
-from datasets_app.forms import ReasonForm, SampleForm, draw_seed
+from datasets_app.forms import DraftActionForm, SampleForm, draw_seed
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import CurationError, list_keys
 from datasets_app.views.permissions import get_visible_dataset
@@ -101,7 +101,7 @@ def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> Htt
         raise Http404
     if verb in CURATOR_ACTIONS and not request.user.has_perm("datasets_app.approve_dataset"):
         raise PermissionDenied
-    form = ReasonForm(request.POST)
+    form = DraftActionForm(request.POST)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(dataset)

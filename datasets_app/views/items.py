@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app import curation, item_pagination
-from datasets_app.forms import ReasonForm, draw_seed
+from datasets_app.forms import DraftActionForm, draw_seed
 from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import CurationError
@@ -101,7 +101,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
     item = get_visible_item(request, dataset, pk)
     if verb not in ACTIONS:
         raise Http404
-    form = ReasonForm(request.POST)
+    form = DraftActionForm(request.POST)
     try:
         message = ACTIONS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
     except (CurationError, TransitionError) as error:
@@ -113,7 +113,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
     return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))
 
 
-def _show_result(request: HttpRequest, form: ReasonForm, done: str) -> None:
+def _show_result(request: HttpRequest, form: DraftActionForm, done: str) -> None:
     if form.errors:
         messages.error(request, get_first_error(form))
     elif not wants_part(request):  # With htmx, the page shows the result itself.

@@ -17,8 +17,8 @@ from runs_app.engine.database_recovery import OUTAGES
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Run
 from runs_app.planning.points import GUESS, read_adaptive_spec, read_key
-from runs_app.scorers.rules import Rule
-from runs_app.stopping.rules import Ratings, Tally
+from runs_app.scorers.rules import ScoringRule
+from runs_app.stopping.rules import PointRatings, Tally
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -91,12 +91,12 @@ def count_answers(points: Iterable[int], rule: int | None) -> list[CountedPoint]
     return [CountedPoint(*row) for row in fetch_rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
-def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
+def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> ScoringRule:
     """Return the design's rule with the scorer of the specification, with its parameters.
 
     So answers are not graded again by the same scorer.
     """
-    return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
+    return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), ScoringRule(spec.scorer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ class CountedPoint:
     correct_squared: float
     sizes_by_correct: float
 
-    def tally(self, confidence: float) -> Tally | Ratings:
+    def tally(self, confidence: float) -> Tally | PointRatings:
         """Return the counts for the stopping rule. The effective number of answers depends on the confidence."""
         if self.least is None or self.highest is None:
             guesses = min(self.guess_chances, float(self.total))
             return Tally(self.correct, self.total, self.truncated, guesses, self._effective(confidence))
         scale = (self.least, self.highest)
-        return Ratings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
+        return PointRatings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
 
     def _effective(self, confidence: float) -> float | None:
         """Return the effective number of answers; None if each item has one."""
@@ -140,7 +140,7 @@ class CountedPoint:
         )  # fmt: skip
         return float(estimate_effective_size(sums, confidence))
 
-    def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
+    def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: ScoringRule) -> PointDecision:
         point_spec = spec.for_point(read_key(self.key))
         n_planned, max_answers = points[self.point], min(point_spec.max, self.items * samples)
         tally = self.tally(point_spec.confidence)

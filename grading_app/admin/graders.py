@@ -65,7 +65,7 @@ class GraderAdmin(UntilUsedAdmin):
     search_fields = ["name", "rubric__name"]
 
 
-class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
+class PanelAdminForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Panel
         fields = ("name", "graders", "rule", "quorum")
@@ -84,7 +84,7 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Panel)
 class PanelAdmin(UntilUsedAdmin):
-    form = PanelForm
+    form = PanelAdminForm
     content = ("name", "graders", "rule", "quorum")
     list_display = ["name", "rule", "quorum", "members", "created_at"]
     filter_horizontal = ["graders"]

@@ -54,7 +54,7 @@ class ConfirmForm(forms.Form):
     confirmed = forms.BooleanField(label="I have seen what this can cost")
 
 
-class ReasonForm(forms.Form):
+class TextReasonForm(forms.Form):
     reason = forms.CharField(
         max_length=500,
         help_text="Stored in the history",
@@ -62,6 +62,6 @@ class ReasonForm(forms.Form):
     )
 
 
-class CorrectionForm(ReasonForm):
+class CorrectionForm(TextReasonForm):
     field_order = ("text", "reason")
     text = forms.CharField(max_length=MAX_TEXT_LENGTH, strip=False, widget=forms.Textarea(attrs={"rows": 8}))

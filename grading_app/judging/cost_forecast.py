@@ -14,12 +14,12 @@ from grading_app.judging.judging_costs import (
     sum_estimates,
 )
 from runs_app.models import Experiment, Wave
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 
 BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.
 
 
-def forecast_judging(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
+def forecast_judging(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> CostEstimate:
     """Return the estimate of verdicts on `answers` answers of a wave, without the verdicts already requested.
 
     `longest` is the longest answer in tokens, or None if answers have no limit.

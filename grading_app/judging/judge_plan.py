@@ -19,7 +19,7 @@ from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 
@@ -67,7 +67,7 @@ def request_verdicts(
     *,
     by: Actor,
     force: bool = False,
-    approved: Estimate | None = None,
+    approved: CostEstimate | None = None,
     revive: bool = False,
     only: Collection[str] | None = None,
 ) -> list[JudgingReport]:

@@ -16,7 +16,7 @@ from runs_app.planning import token_bounds
 from runs_app.planning.cost_estimate import compute_observed_tokens, describe_price, sum_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 
 FILLER = "x"
 
@@ -65,7 +65,7 @@ def estimate_judging(
     *,
     force: bool = False,
     conditions: Collection[str] | None = None,
-) -> Estimate:
+) -> CostEstimate:
     """Return the estimated cost of judging the stored answers of these waves: new and pending verdicts.
 
     `conditions` holds the ids of the conditions whose answers count; None means all.
@@ -97,7 +97,7 @@ class GraderEstimate:
     expected: Expectation | None
 
 
-def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[GraderEstimate]) -> Estimate:
+def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[GraderEstimate]) -> CostEstimate:
     basis: Counter[Basis] = Counter()
     for part in parts:
         if part.expected:
@@ -106,7 +106,7 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
     models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
     shows_images = any(prompts.uses_variable(grader.rubric.messages, prompts.IMAGE) for grader in graders)
-    return Estimate(
+    return CostEstimate(
         trials=sum(part.needed for part in parts),
         to_do=to_do,
         spent_usd=experiment.spent_usd,

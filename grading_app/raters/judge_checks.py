@@ -41,7 +41,7 @@ ScorePair = tuple[int, int, float, float, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Preference:
+class FamilyPreference:
     """The difference of judge and reference on answers of the judge's own family, minus that on other answers.
 
     own: the models of the family, or the judge's own model if every answering model belongs to the family.
@@ -81,7 +81,7 @@ class JudgeCheck:
     too_high: int
     is_binary: bool
     cells: tuple[tuple[float, float, int], ...]
-    preference: Preference
+    preference: FamilyPreference
 
     @property
     def points(self) -> list[float]:
@@ -208,7 +208,7 @@ def _make_check(
     )
 
 
-def _estimate_preference(rows: Iterable[ScorePair], own: Mapping[int, str], is_own_model: bool) -> Preference:
+def _estimate_preference(rows: Iterable[ScorePair], own: Mapping[int, str], is_own_model: bool) -> FamilyPreference:
     """Compare answers of the same items, so that harder items do not count as a preference. Student's interval."""
     sums: dict[int, dict[bool, list[float]]] = defaultdict(lambda: {True: [0.0, 0.0], False: [0.0, 0.0]})
     for item, model, judged, score, n in rows:
@@ -220,13 +220,15 @@ def _estimate_preference(rows: Iterable[ScorePair], own: Mapping[int, str], is_o
         for sides in sums.values()
         if sides[True][1] and sides[False][1]
     ]
-    preference = Preference(tuple(sorted(own.values())), is_own_model)
+    preference = FamilyPreference(tuple(sorted(own.values())), is_own_model)
     if not own or not differences:
         return preference
     estimate = estimate_mean(sum_clusters(differences))
     if estimate is None or len(differences) < MIN_ITEMS:
-        return Preference(preference.own, is_own_model, sum(differences) / len(differences), items=len(differences))
-    return Preference(preference.own, is_own_model, estimate.mean, estimate.low, estimate.high, len(differences))
+        return FamilyPreference(
+            preference.own, is_own_model, sum(differences) / len(differences), items=len(differences)
+        )
+    return FamilyPreference(preference.own, is_own_model, estimate.mean, estimate.low, estimate.high, len(differences))
 
 
 def _list_sources(condition: GradeCondition, among: GradeConditions) -> Collection[int]:

@@ -27,8 +27,8 @@ from grading_app.models.verdict_history import allow_superseding
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
-from runs_app.scorers.rules import Rule, read_rules
-from runs_app.scorers.scorers import Answer, Score, ScoredItem
+from runs_app.scorers.rules import ScoringRule, read_rules
+from runs_app.scorers.scorers import Score, ScoredAnswer, ScoredItem
 
 MAX_RAW_LENGTH = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
 
@@ -110,11 +110,11 @@ def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force
         record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, aspect="gradings")
 
 
-def list_rules(experiment: Experiment) -> list[Rule]:
+def list_rules(experiment: Experiment) -> list[ScoringRule]:
     """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
     if experiment.scorers:
         return read_rules(experiment.scorers)
-    return [Rule("rating")] if experiment.dimensions.exists() else []
+    return [ScoringRule("rating")] if experiment.dimensions.exists() else []
 
 
 @dataclass
@@ -122,7 +122,7 @@ class _RuleGrading:
     """One rule applied to one experiment. `condition` is the key of its grade condition."""
 
     experiment: Experiment
-    rule: Rule
+    rule: ScoringRule
     wave: Wave | None
     force: bool
     end: float
@@ -194,7 +194,7 @@ class _RuleGrading:
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
-            self.rule.score(Answer(answer, rating, parse_error or None, truncated, tokens), self._items[item])
+            self.rule.score(ScoredAnswer(answer, rating, parse_error or None, truncated, tokens), self._items[item])
             for _, item, answer, rating, parse_error, truncated, tokens in page
         ]
         report.graded += self.write_gradings([trial for trial, *_ in page], scores)
@@ -219,7 +219,7 @@ UNGRADED_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, t.truncate
     JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
-def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
+def grade_trials(experiment: Experiment, rule: ScoringRule, trials: Sequence[int]) -> int:
     """Grade these trials if they have no grading by this rule. Return the key of the rule's grade condition.
 
     Blank answers are skipped if the experiment excludes them from grading.
@@ -229,7 +229,7 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     rows = fetch_rows(UNGRADED_TRIALS, parameters)
     scores = [
         rule.score(
-            Answer(answer, rating, error or None, truncated, tokens),
+            ScoredAnswer(answer, rating, error or None, truncated, tokens),
             _build_scored_item(target, json.loads(choices), task),
         )
         for _, answer, rating, error, truncated, tokens, target, choices, task in rows

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalsite.lib.text.strict_yaml import FileError, parse_yaml
+from evalsite.lib.text.strict_yaml import YamlError, parse_yaml
 from grading_app.study_import.study import StudyError
 
 LARGEST_TEXT = 10 * 2**20  # Bytes of a file that people write: prompts, configurations.
@@ -89,7 +89,7 @@ def read_yaml_files(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     for file in find_files(path, *YAML):
         try:
             content = parse_yaml(read_text(file).removeprefix("\ufeff"))
-        except FileError as error:
+        except YamlError as error:
             raise StudyError([f"{file.name}: {error}"]) from error
         if isinstance(content, dict):
             yield file, content

@@ -17,7 +17,7 @@ from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
 from grading_app.views.grading import describe_reports
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.views.permissions import get_editable_experiment
 
 
@@ -42,7 +42,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _request_verdicts(
-    request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate
+    request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: CostEstimate
 ) -> bool:
     if form.experiment.needs_confirmation(estimate.ceiling_usd) and not form.cleaned_data["confirmed"]:
         form.add_error("confirmed", "Confirm the maximum cost.")

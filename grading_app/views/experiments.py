@@ -32,7 +32,7 @@ from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
-from runs_app.prompt_preview import Turn, preview_draft
+from runs_app.prompt_preview import PreviewTurn, preview_draft
 from runs_app.scorers.rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
@@ -155,7 +155,7 @@ def _build_preview_context(request: HttpRequest, design: Design) -> dict[str, An
     }
 
 
-def _add_message_urls(request: HttpRequest, design: Design, turns: list[Turn]) -> list[tuple[Turn, str]]:
+def _add_message_urls(request: HttpRequest, design: Design, turns: list[PreviewTurn]) -> list[tuple[PreviewTurn, str]]:
     """Return each turn with the URL of its whole text, for the same choices as in this request."""
     names = ("prompt", "dimension", "item")
     query = urlencode({name: request.GET[name] for name in names if request.GET.get(name)})

@@ -33,7 +33,7 @@ from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTa
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.scorers.rules import read_rules
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
 from runs_app.views.run_control import Action, list_actions
@@ -184,11 +184,11 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/experiment_judge.html", context)
 
 
-def _estimate_cost(experiment: Experiment, form: JudgeForm) -> Estimate:
+def _estimate_cost(experiment: Experiment, form: JudgeForm) -> CostEstimate:
     return estimate_judging(experiment, [form.make_grader()], form.waves, force=form.cleaned_data["force"])
 
 
-def _request_verdicts(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+def _request_verdicts(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: CostEstimate) -> bool:
     if estimate.problems:
         form.add_error(None, estimate.problems)
         return False

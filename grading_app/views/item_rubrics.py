@@ -18,7 +18,7 @@ from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.list_page import ListPage
-from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
+from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve_texts, collect_texts, correct_text, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
@@ -27,7 +27,7 @@ from runs_app.planning.work import PlanError
 from runs_app.views.permissions import get_editable_experiment
 
 PER_PAGE = 25
-TEXT_SETS = ListPage(TextSetTable, "grading_app/writing/text_sets.html")
+TEXT_SETS = ListPage(TextSetTable, "grading_app/item_rubrics/text_sets.html")
 EDIT = "runs_app.change_textset"
 
 
@@ -62,7 +62,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
     }
-    return render(request, "grading_app/writing/text_set.html", context)
+    return render(request, "grading_app/item_rubrics/text_set.html", context)
 
 
 def _may_make_judges(user: Any) -> bool:
@@ -107,7 +107,7 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
             messages.success(request, f"The rubric of {item.key} was corrected in {corrected}.")
             return redirect("text_set", corrected.name, corrected.version)
     context = {"texts": texts, "item": item, "stored_text": stored_text, "form": form}
-    return render(request, "grading_app/writing/text_of_item.html", context)
+    return render(request, "grading_app/item_rubrics/text_of_item.html", context)
 
 
 def _collect(texts: TextSet, by: Any, reason: str) -> str:
@@ -138,7 +138,7 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
     permission, act = ACTIONS.get(verb, ("", None))
     if act is None or not request.user.has_perm(permission):
         raise Http404
-    form = ReasonForm(request.POST)
+    form = TextReasonForm(request.POST)
     if not form.is_valid() and verb != "collect":
         messages.error(request, str(form.errors["reason"][0]))
         return redirect("text_set", name, version)
@@ -176,7 +176,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
                 return redirect("text_set", texts.name, texts.version)
         if form.errors:
             messages.error(request, get_first_error(form))
-    return render(request, "grading_app/writing/experiment_write.html", context)
+    return render(request, "grading_app/item_rubrics/experiment_write.html", context)
 
 
 def _has_templates(form: WriterForm) -> bool:

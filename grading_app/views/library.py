@@ -23,7 +23,7 @@ from django_htmx.http import trigger_client_event
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
-from evalsite.lib.text.diff import Row, compare_lines
+from evalsite.lib.text.diff import DiffRow, compare_lines
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import build_numbered_text_response
@@ -51,7 +51,7 @@ MAX_EXPERIMENTS = 100  # Experiments that the page of a version lists.
 
 
 @dataclass(frozen=True)
-class Kind:
+class LibraryKind:
     """A kind of versioned definitions: its address, its form, and its field in the form of a design, if any."""
 
     slug: str
@@ -77,21 +77,25 @@ class Kind:
 KINDS = {
     kind.slug: kind
     for kind in (
-        Kind("prompts", Prompt, PromptForm, "The messages that a model gets about each item.", "prompts"),
-        Kind("samplers", Sampler, SamplerForm, "The settings of a call, such as temperature and length.", "samplers"),
-        Kind("dimensions", Dimension, DimensionForm, "What people and models rate, and on which scale.", "dimensions"),
-        Kind("rubrics", Rubric, RubricForm, "The instructions of a judge, and the form of its verdict."),
+        LibraryKind("prompts", Prompt, PromptForm, "The messages that a model gets about each item.", "prompts"),
+        LibraryKind(
+            "samplers", Sampler, SamplerForm, "The settings of a call, such as temperature and length.", "samplers"
+        ),
+        LibraryKind(
+            "dimensions", Dimension, DimensionForm, "What people and models rate, and on which scale.", "dimensions"
+        ),
+        LibraryKind("rubrics", Rubric, RubricForm, "The instructions of a judge, and the form of its verdict."),
     )
 }
 
 
-def get_kind(slug: str) -> Kind:
+def get_kind(slug: str) -> LibraryKind:
     if slug not in KINDS:
         raise Http404
     return KINDS[slug]
 
 
-def get_version(kind: Kind, user: Any, name: str, version: int) -> Versioned:
+def get_version(kind: LibraryKind, user: Any, name: str, version: int) -> Versioned:
     rows = kind.model.objects.visible_to(user).select_related("created_by")
     row: Versioned = get_object_or_404(rows, name=name, version=version)
     return row
@@ -195,7 +199,7 @@ def _choose_version(versions: Iterable[Any], written: str) -> Any:
     return chosen
 
 
-def _may_archive(kind: Kind, row: Versioned, user: Any) -> bool:
+def _may_archive(kind: LibraryKind, row: Versioned, user: Any) -> bool:
     if row.status not in row.IN_USE or not kind.allows(user, "change"):
         return False
     try:
@@ -211,7 +215,7 @@ def _list_experiments(row: Any, user: Any) -> list[Any]:
     return list(row.experiments.visible_to(user).order_by("slug")[:MAX_EXPERIMENTS])
 
 
-def compare_versions(before: Any, after: Any) -> list[tuple[str, list[Row]]]:
+def compare_versions(before: Any, after: Any) -> list[tuple[str, list[DiffRow]]]:
     """Return the line differences of each part, in reading order."""
     old, new = dict(describe_version(before, whole=True)), dict(describe_version(after, whole=True))
     names = list(dict.fromkeys([*old, *new]))
@@ -250,7 +254,7 @@ def library_edit(request: HttpRequest, kind: str, name: str, version: int) -> Ht
     return _edit(request, shown, row)
 
 
-def _get_starter(kind: Kind, request: HttpRequest) -> dict[str, Any]:
+def _get_starter(kind: LibraryKind, request: HttpRequest) -> dict[str, Any]:
     """Return the initial values of a new definition: for a rubric, of the kind in the address."""
     if kind.model is Rubric:
         name = request.GET.get("starter", "score")
@@ -271,7 +275,7 @@ def _find_dataset(request: HttpRequest) -> Any:
 
 
 def _edit(
-    request: HttpRequest, kind: Kind, row: Any, *, former: Any = None, starter: dict[str, Any] | None = None
+    request: HttpRequest, kind: LibraryKind, row: Any, *, former: Any = None, starter: dict[str, Any] | None = None
 ) -> HttpResponse:
     """Show the editor, or save the row, and approve it if the button for that was pressed."""
     data = request.POST if request.method == "POST" else None
@@ -306,13 +310,13 @@ def _edit(
     return render(request, f"grading_app/library/{'editor' if part else 'edit'}.html", context | {"in_dialog": part})
 
 
-def _describe_edit(kind: Kind, row: Any, former: Any) -> str:
+def _describe_edit(kind: LibraryKind, row: Any, former: Any) -> str:
     if former is not None:
         return f"New version of {former.name}"
     return f"Edit {row}" if row.pk else f"New {kind.noun}"
 
 
-def _refuse_taken_name(kind: Kind, form: Any) -> None:
+def _refuse_taken_name(kind: LibraryKind, form: Any) -> None:
     name = form.cleaned_data.get("name")
     if name and kind.model.objects.filter(name=name).exists():
         form.add_error(
@@ -320,7 +324,7 @@ def _refuse_taken_name(kind: Kind, form: Any) -> None:
         )
 
 
-def _save(request: HttpRequest, kind: Kind, form: Any, reason: str) -> bool:
+def _save(request: HttpRequest, kind: LibraryKind, form: Any, reason: str) -> bool:
     """Save the form's row, and approve it if there is a reason. Return whether that was possible."""
     row = form.save(commit=False)
     try:
@@ -352,7 +356,7 @@ def get_next_page(request: HttpRequest) -> str:
     return address if is_safe else ""
 
 
-def _finish(request: HttpRequest, kind: Kind, row: Any) -> HttpResponse:
+def _finish(request: HttpRequest, kind: LibraryKind, row: Any) -> HttpResponse:
     """Lead back with the new row chosen: the dialog closes, or the browser opens the page that it came from."""
     text = f"{row} is saved{' and approved' if row.status == row.Status.APPROVED else ' as a draft'}."
     if wants_part(request):
@@ -386,7 +390,7 @@ def _list_posted(request: HttpRequest) -> list[tuple[str, str]]:
     return [(name, value) for name, values in request.POST.lists() for value in values if name not in left_out]
 
 
-def _read_editor(request: HttpRequest, kind: Kind) -> Any:
+def _read_editor(request: HttpRequest, kind: LibraryKind) -> Any:
     """Return the form with the text in the editor, or with the stored rubric that the page of a judge has chosen."""
     chosen = request.POST.get("rubric", "") if kind.model is Rubric else ""
     if chosen:
@@ -398,7 +402,7 @@ def _read_editor(request: HttpRequest, kind: Kind) -> Any:
     return form
 
 
-def _build_preview(request: HttpRequest, kind: Kind, form: Any) -> dict[str, Any]:
+def _build_preview(request: HttpRequest, kind: LibraryKind, form: Any) -> dict[str, Any]:
     """Return the form that chooses what to preview, and the preview of the editor's text; {} for other kinds."""
     if kind.model is Prompt:
         dataset = _find_dataset(request)

@@ -17,7 +17,7 @@ from runs_app.llm.prompts import PromptError
 from runs_app.llm.rating_parser import parse_rating
 from runs_app.models import Dimension, Experiment, Preflight, Prompt, Run, Sampler
 from runs_app.prompt_preview import Turns, build_turns, preview_verdict, preview_writer, render_verdict
-from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
+from runs_app.scorers.scorers import SCORERS, ScoredAnswer, ScoredItem
 from runs_app.taskqueue.enqueue import enqueue_try
 
 MAX_USES = 50
@@ -206,6 +206,6 @@ def read_try(call: Preflight, form: Any, choice: Any) -> dict[str, Any]:
     scorer = first_study.guess_question(dataset).scorer if dataset else ""
     if item is None or scorer not in SCORERS:
         return {}
-    answer = Answer(call.answer, truncated=is_cut, output_tokens=call.output_tokens)
+    answer = ScoredAnswer(call.answer, truncated=is_cut, output_tokens=call.output_tokens)
     score = SCORERS[scorer].score(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
     return {"scorer": SCORERS[scorer], "score": score, "item": item}

@@ -42,7 +42,7 @@ from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import build_turns
 from runs_app.run_control import LaunchError
-from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
+from runs_app.scorers.scorers import SCORERS, ScoredAnswer, ScoredItem
 from runs_app.taskqueue.enqueue import enqueue_preflights
 
 SAMPLE = "questions.jsonl"
@@ -129,7 +129,7 @@ def _add_chosen_models(request: HttpRequest) -> HttpResponse:
     return _render(request, endpoint=endpoint, changes=changes, missing_choice=True)
 
 
-def _add_models(request: HttpRequest, endpoint: Endpoint, picked: list[model_lists.Change]) -> HttpResponse:
+def _add_models(request: HttpRequest, endpoint: Endpoint, picked: list[model_lists.ModelListChange]) -> HttpResponse:
     try:
         model_lists.apply_changes(endpoint, picked, by=request.user, reason="On Start")
     except ValidationError as error:
@@ -328,10 +328,10 @@ def _build_try(request: HttpRequest, call: Preflight, scorer: str) -> dict[str, 
     score, ends = None, [int(end) for end in scorer.split(":")] if RATING_SCALE.fullmatch(scorer) else []
     if call.status == Preflight.Status.OK and ends and ends[0] < ends[1]:
         parsed = parse_rating(call.answer, RatingScale(ends[0], ends[1]))
-        answer = Answer(call.answer, rating=parsed.rating, rating_error=parsed.error or "")
+        answer = ScoredAnswer(call.answer, rating=parsed.rating, rating_error=parsed.error or "")
         score = SCORERS["rating"].score(answer, ScoredItem("", ()), {})
     elif call.status == Preflight.Status.OK and item is not None and scorer in SCORERS:
-        answer = Answer(call.answer, truncated=call.finish_reason == "length", output_tokens=call.output_tokens)
+        answer = ScoredAnswer(call.answer, truncated=call.finish_reason == "length", output_tokens=call.output_tokens)
         score = SCORERS[scorer].score(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
     return {"call": call, "item": item, "score": score, "scorer": scorer}
 

@@ -52,7 +52,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     totals = Totals.of(experiment.answer_runs) if experiment else None
     is_whole = not {"run", "condition"} & set(filter_.form.changed_data)
     count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
-    listing = Listing.from_request(request, search, scores, sorts_all=bound <= MAX_SORTED)
+    listing = TrialListing.from_request(request, search, scores, sorts_all=bound <= MAX_SORTED)
     page = listing.fetch_page(request)
     rows = list(trial_pagination.load_rows(page.keys)) if page.keys else []
     rows.sort(key=lambda trial: page.keys.index(trial.pk))
@@ -89,7 +89,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
 
 
 @dataclass(frozen=True)
-class Listing:
+class TrialListing:
     """A search with its order. order: None for the order by key. sorts_all: the search may sort by every column."""
 
     search: trial_pagination.Search | None
@@ -100,7 +100,7 @@ class Listing:
     @classmethod
     def from_request(
         cls, request: HttpRequest, search: trial_pagination.Search | None, scores: list[Any], *, sorts_all: bool
-    ) -> Listing:
+    ) -> TrialListing:
         """Read the order from the URL. Ignore an order that would read too many trials."""
         parameter = request.GET.get("sort", "")
         order = read_order(parameter, [condition.pk for condition in scores])
@@ -108,9 +108,9 @@ class Listing:
             order = None
         return cls(search, order, parameter == "-id", sorts_all)
 
-    def fetch_page(self, request: HttpRequest) -> trial_pagination.Page:
+    def fetch_page(self, request: HttpRequest) -> trial_pagination.TrialPage:
         if self.search is None:
-            return trial_pagination.Page([])
+            return trial_pagination.TrialPage([])
         if self.order is not None:
             after, before = (self.order.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
             return find_ordered(self.search, self.order, after=after, before=before)
@@ -132,7 +132,7 @@ class Listing:
 
 
 def _build_sort_limit_context(
-    request: HttpRequest, listing: Listing, experiment: Experiment | None, scores: list[Any]
+    request: HttpRequest, listing: TrialListing, experiment: Experiment | None, scores: list[Any]
 ) -> dict[str, Any]:
     """Return narrower filters if too many trials match to sort by every column, and the column that was requested."""
     if listing.search is None or listing.sorts_all:
@@ -286,7 +286,7 @@ def _encode_query(request: HttpRequest) -> str:
     return query.urlencode()
 
 
-def _build_page_urls(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
+def _build_page_urls(request: HttpRequest, page: trial_pagination.TrialPage) -> dict[str, str]:
     """Return the URLs of the next and the previous page under the same filter."""
     query = _encode_query(request)
     stem = f"?{query}&" if query else "?"
@@ -302,7 +302,7 @@ def _build_neighbour_context(request: HttpRequest, trial: Trial) -> dict[str, An
     search = filter_.search
     scores = _list_score_conditions(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
     is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MAX_SORTED
-    listing = Listing.from_request(request, search, scores, sorts_all=is_small)
+    listing = TrialListing.from_request(request, search, scores, sorts_all=is_small)
     same_item = replace(listing, search=_restrict_to_item(search, trial, filter_) if search is not None else None)
     return {
         **listing.find_neighbours(trial),

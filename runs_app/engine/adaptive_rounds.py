@@ -21,7 +21,7 @@ from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
-from runs_app.stopping.rules import Decision, Ratings, Tally
+from runs_app.stopping.rules import Decision, PointRatings, Tally
 
 MAX_POINTS_PER_CHECK = 100  # Their answers are graded together, in the thread that also writes results.
 CHECK_S = 1.0
@@ -68,7 +68,7 @@ class PointDecision:
 
     point: int
     cases: int
-    tally: Tally | Ratings
+    tally: Tally | PointRatings
     unread: int
     failed: int
     decision: Decision
@@ -201,7 +201,7 @@ def _build_row(point: PointDecision, at: str, *, is_cancelled: bool) -> dict[str
     }
 
 
-def _build_result_columns(tally: Tally | Ratings) -> dict[str, Any]:
+def _build_result_columns(tally: Tally | PointRatings) -> dict[str, Any]:
     """Return the results of a round. Only the round stores `effective`; the point has no such column."""
     if isinstance(tally, Tally):
         return {"correct": tally.correct, "effective": tally.effective}

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from evalsite.lib.text.strict_yaml import FileError, parse_yaml
+from evalsite.lib.text.strict_yaml import YamlError, parse_yaml
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.spec_errors import SpecError, describe_problems
@@ -64,7 +64,7 @@ def _parse(text: str) -> Any:
     """Return the content of a file, or the design in a manifest. Raise SpecError if it is not YAML."""
     try:
         content = parse_yaml(text)
-    except FileError as error:
+    except YamlError as error:
         raise SpecError([str(error)]) from None
     return content["design"] if isinstance(content, dict) and "design" in content else content
 

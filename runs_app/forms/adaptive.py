@@ -8,7 +8,7 @@ import yaml
 from django import forms
 from pydantic import ValidationError
 
-from evalsite.lib.text.strict_yaml import FileError, parse_yaml
+from evalsite.lib.text.strict_yaml import YamlError, parse_yaml
 from evalsite.lib.web.choice_fields import get_choice_field
 from runs_app.bounds import ADAPTIVE
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
@@ -108,7 +108,7 @@ class AdaptiveForm(forms.Form):
     def _read_tasks(self, text: str) -> Any:
         try:
             return parse_yaml(text) or {}
-        except FileError as error:
+        except YamlError as error:
             self.add_error("tasks", str(error))
             return {}
 

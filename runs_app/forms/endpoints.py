@@ -11,7 +11,7 @@ from runs_app.forms.fields import lock_field, split_names, state_bounds
 from runs_app.models import Endpoint, LanguageModel
 
 
-class ReasonForm(forms.ModelForm):  # type: ignore[type-arg]
+class ChangeForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form of a row with a history. The user can give a reason for the change."""
 
     basic: ClassVar[tuple[str, ...]] = ()  # The fields that every row needs; the others are folded.
@@ -32,7 +32,7 @@ class ReasonForm(forms.ModelForm):  # type: ignore[type-arg]
         return any(field.errors for field in self.list_advanced())
 
 
-class EndpointForm(ReasonForm):
+class EndpointForm(ChangeForm):
     basic = ("provider", "base_url", "key_env", "name")
 
     class Meta:
@@ -61,7 +61,7 @@ class EndpointForm(ReasonForm):
         return split_names(self.cleaned_data["provider_routes"])
 
 
-class LanguageModelForm(ReasonForm):
+class LanguageModelForm(ChangeForm):
     basic = ("name", "endpoint", "model", "input_price", "output_price", "price_source", "price_date")
 
     class Meta:

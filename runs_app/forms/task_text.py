@@ -70,11 +70,11 @@ def list_samples(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def dump_task(task: dict[str, Any], indent: int = 2) -> str:
     """Return a task as an item of a list in YAML, with its lines indented."""
-    text = yaml.dump([task], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    text = yaml.dump([task], Dumper=_TaskTextDumper, sort_keys=False, default_flow_style=None, width=120)
     return "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
 
 
-class _Dumper(yaml.SafeDumper):
+class _TaskTextDumper(yaml.SafeDumper):
     """A dumper that writes no aliases, because the reader of spaces refuses them."""
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -10,7 +10,7 @@ from django import forms
 from pydantic import ValidationError
 
 from datasets_app.generators.base import Generator, ParamInfo
-from datasets_app.parametric.manifolds import DEGREE, MAX_VALUES, Axis, Window
+from datasets_app.parametric.manifolds import DEGREE, MAX_VALUES, GridAxis, Window
 from runs_app.forms.task_text import DESIGN, WINDOW, dump_task, list_entries, list_samples
 
 RANGE = re.compile(r"\s*(-?[0-9.]{1,20})\s*(?:\.\.|to)\s*(-?[0-9.]{1,20})(?:\s*step\s*([0-9.]{1,20}))?\s*\Z")
@@ -100,7 +100,7 @@ class TaskValuesForm(forms.Form):
         window = _build_window(cleaned, name)
         if window is None:
             return
-        values = Axis.model_validate(cleaned[name]).range
+        values = GridAxis.model_validate(cleaned[name]).range
         if not Window.model_validate(window).take(values, 1):
             self.add_error(name, f"The window leaves none of these {len(values)} values at degree 1.")
 
@@ -153,7 +153,7 @@ def read_values(info: ParamInfo, text: str) -> Any:
 
 def _count_up(axis: dict[str, Any]) -> list[Any]:
     try:
-        values: list[Any] = Axis.model_validate(axis).range
+        values: list[Any] = GridAxis.model_validate(axis).range
     except ValidationError as error:
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ValueError(f"{message[:1].upper()}{message[1:]}.") from None

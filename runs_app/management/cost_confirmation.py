@@ -7,10 +7,10 @@ from django.core.management.base import CommandError
 from evalsite.lib.ops.commands import OVER_BUDGET, OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.pricing.estimated_costs import Estimate, Price
+from runs_app.pricing.estimated_costs import CostEstimate, Price
 
 
-def print_estimate(command: OutputCommand, estimate: Estimate) -> None:
+def print_estimate(command: OutputCommand, estimate: CostEstimate) -> None:
     likely = ""
     if estimate.likely is not None:
         likely = f", about {format_count(estimate.likely)} if every accuracy is equally likely"
@@ -41,7 +41,7 @@ def print_estimate(command: OutputCommand, estimate: Estimate) -> None:
 
 
 def confirm_cost(
-    command: OutputCommand, experiment: Experiment, estimate: Estimate, yes: bool, action: str = "Launch"
+    command: OutputCommand, experiment: Experiment, estimate: CostEstimate, yes: bool, action: str = "Launch"
 ) -> None:
     """Exit with code 4 or 3 unless the user accepts the cost.
 

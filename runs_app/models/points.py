@@ -14,7 +14,7 @@ from evalsite.lib.stats.wilson import Interval
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
-from runs_app.stopping.rules import Correction, Ratings, Tally
+from runs_app.stopping.rules import Correction, PointRatings, Tally
 
 
 def format_point_label(key: dict[str, Any], dimension: Dimension | None = None) -> str:
@@ -112,4 +112,6 @@ class Point(models.Model):
             tally = Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances, self.effective_n)
             return tally.interval(confidence, correction)
         counts = (self.n_rated_items, self.n_total)
-        return Ratings(*counts, self.mean or 0.0, self.spread or 0.0, scale=self.dimension.scale).interval(confidence)
+        return PointRatings(*counts, self.mean or 0.0, self.spread or 0.0, scale=self.dimension.scale).interval(
+            confidence
+        )

@@ -63,7 +63,7 @@ class Sums:
         return self.list_usd - self.paid_usd
 
     @classmethod
-    def add_up(cls, lines: Iterable[Line]) -> Self:
+    def add_up(cls, lines: Iterable[LedgerLine]) -> Self:
         lines = list(lines)
         return cls(**{name: sum((getattr(line.sums, name) for line in lines), getattr(cls(), name)) for name in NAMES})
 
@@ -72,7 +72,7 @@ NAMES = tuple(field.name for field in fields(Sums))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LedgerLine:
     """The sums of one group. `key` is a date, a run's id or a name, and `label` its text on pages."""
 
     key: Any
@@ -94,7 +94,7 @@ def filter_stage(stage: str) -> Q:
     return Q(run__isnull=True) if stage == PREFLIGHT else Q(run__condition__stage=stage)
 
 
-def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
+def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[LedgerLine]:
     """Return one line for each group: the newest day first, or the most expensive of other groups.
 
     Make at most two queries, for any number of calls.
@@ -102,7 +102,9 @@ def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
     groups: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
     rows = list(groups)
     labels = _load_labels(by, [row["group"] for row in rows])
-    lines = [Line(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows]
+    lines = [
+        LedgerLine(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows
+    ]
     if by == DAY:
         return sorted(lines, key=lambda line: line.key, reverse=True)
     return sorted(lines, key=lambda line: (-line.sums.paid_usd, -line.sums.list_usd, line.label))

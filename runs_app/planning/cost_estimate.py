@@ -19,7 +19,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
-from runs_app.pricing.estimated_costs import Estimate, Price
+from runs_app.pricing.estimated_costs import CostEstimate, Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def estimate(
     pilot: int | None = None,
     only: Collection[str] | None = None,
     policy: str | None = None,
-) -> Estimate:
+) -> CostEstimate:
     """Return the cost of launching this wave now, or a pilot of it. The experiment may be a draft.
 
     This reads counters, not trials. `only` is a set of cell ids; None is all cells. `policy` is a budget policy that
@@ -67,17 +67,17 @@ def estimate(
     return estimate_design(design if only is None else design.narrow_to(only), wave_label=wave_label, pilot=pilot)
 
 
-def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
+def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> CostEstimate:
     """Return the estimate of a design. Its experiment need not be saved yet."""
     answers = _sum_cells(design, _estimate_cells(design, wave_label, pilot))
     return _add_judge_costs(answers, design, wave_label, pilot)
 
 
-def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> Estimate:
+def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> CostEstimate:
     to_do = sum(part.to_do for part in parts)
     basis = _count_by_basis(parts)
     observed_trials = sum(trials for name, trials in basis.items() if name != "ceiling")
-    return Estimate(
+    return CostEstimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
         spent_usd=design.experiment.spent_usd,
@@ -254,7 +254,7 @@ def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.is_free, token_rules)
 
 
-def _add_judge_costs(answers: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:
+def _add_judge_costs(answers: CostEstimate, design: Design, wave_label: str, pilot: int | None) -> CostEstimate:
     """Return the estimate plus the expected verdicts, each at its ceiling and its expected cost.
 
     Judges run after the answers, under the same budget.
@@ -266,7 +266,7 @@ def _add_judge_costs(answers: Estimate, design: Design, wave_label: str, pilot: 
     limits = [sampler.compute_output_ceiling() for sampler in design.samplers if sampler.pk in sampler_ids]
     limits += [model.max_output_tokens for model in design.models] if None in limits else []
     longest = max((limit for limit in limits if limit is not None), default=None)
-    judges: Estimate = grading().forecast_judges(experiment, wave_label, pilot or answers.trials, longest)
+    judges: CostEstimate = grading().forecast_judges(experiment, wave_label, pilot or answers.trials, longest)
     listed = {price.model for price in answers.prices}
     return replace(
         answers,

@@ -9,7 +9,7 @@ from runs_app.planning.conditions import Facet, get_condition_hash
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.power import DetectableEffect, compute_detectable_effect
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class DesignSummary:
     items: int
     dimensions: int
     samples: int
-    estimate: Estimate
+    estimate: CostEstimate
     is_over_budget: bool
     needs_confirmation: bool
     policy_text: str = ""

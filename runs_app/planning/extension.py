@@ -19,7 +19,7 @@ from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.plan import describe_imported, find_wave_overlap
 from runs_app.planning.spec_io import ExperimentBuilder
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 
 VERSIONED_AXES = ("prompts", "samplers", "dimensions")
 DEFAULT_REASON = "The design was extended"
@@ -64,8 +64,8 @@ class ExtensionPreview:
 
     experiment: Experiment
     extension: Extension
-    before: Estimate
-    after: Estimate
+    before: CostEstimate
+    after: CostEstimate
     new_conditions: int
     unlaunched: int
     problems: list[str]

@@ -20,7 +20,7 @@ from runs_app.grading_interface import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.planning.spec_io import SETTINGS, build_spec
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 # The recorded fields of an estimate.
@@ -34,7 +34,7 @@ def write_manifest(
     by: Actor,
     wave: str = "",
     pilot: int | None = None,
-    approved: Estimate | None = None,
+    approved: CostEstimate | None = None,
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> Manifest:
@@ -57,7 +57,7 @@ def write_manifest(
     )
 
 
-def _build_estimate(estimate: Estimate) -> dict[str, Any]:
+def _build_estimate(estimate: CostEstimate) -> dict[str, Any]:
     """Return the estimate shown before the launch. Prices are stored with the conditions. Amounts are exact texts."""
     return {
         **{name: getattr(estimate, name) for name in COUNTS},

@@ -11,7 +11,7 @@ from typing import Any
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.prompt_parts import make_prompt_parts
-from datasets_app.parametric.spaces import Point, Space, resolve_space
+from datasets_app.parametric.spaces import DifficultyPoint, Space, resolve_space
 from datasets_app.parametric.spec import ManifoldTask, SpaceError, SpaceSpec
 from runs_app.llm.prompts import build_variables, render
 from runs_app.models import LanguageModel
@@ -87,7 +87,7 @@ def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
     return rows
 
 
-def _estimate_mean_tokens(points: Sequence[Point], seed: int, prompt: str) -> int:
+def _estimate_mean_tokens(points: Sequence[DifficultyPoint], seed: int, prompt: str) -> int:
     """Return the mean input tokens of a call, estimated from points across the space."""
     step = max(1, len(points) // SAMPLED_POINTS)
     counts = [
@@ -166,7 +166,7 @@ def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], ans
     ]
 
 
-def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
+def show_cases(point: DifficultyPoint, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
     """Return the first cases of a point, rendered with a shipped prompt."""
     parts = make_prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
     cases = []

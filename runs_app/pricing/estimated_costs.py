@@ -26,7 +26,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """The costs in US dollars of the trials still to do in one wave. None if any part is unknown.
 
     The ceiling assumes the largest request and the longest answer for every call, and one call per trial. `basis`

@@ -148,7 +148,7 @@ def _remove_leftovers() -> None:
 
 def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Child:
     options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1"]
-    options += ["--worker-class", "evalsite.lib.ops.gunicorn_worker.Worker", "--threads", str(THREADS)]
+    options += ["--worker-class", "evalsite.lib.ops.gunicorn_worker.WebWorker", "--threads", str(THREADS)]
     options += ["--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
     options += ["--log-level", "warning", "--no-control-socket"]
     return Child(

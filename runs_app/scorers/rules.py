@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
-from runs_app.scorers.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, label_scorer, read_scorer
+from runs_app.scorers.scorers import SCORERS, Score, ScoredAnswer, ScoredItem, format_scorer, label_scorer, read_scorer
 
 RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
 
@@ -38,7 +38,7 @@ class Rule:
         content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
         return build_condition_id(slugify_name(self.scorer), content)
 
-    def score(self, answer: Answer, item: ScoredItem) -> Score:
+    def score(self, answer: ScoredAnswer, item: ScoredItem) -> Score:
         return SCORERS[self.scorer].score(answer, item, self.parameters)
 
 

@@ -49,7 +49,7 @@ class ScoredItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoredAnswer:
     """The text of an answer and, for a rated item, the parsed rating or the error code.
 
     `output_tokens` are the tokens of the answer with its reasoning, or None if the provider did not report them.
@@ -94,7 +94,7 @@ class Score:
 
 Parameters = Mapping[str, Any]
 """The values of a scorer's parameters, by name: those of its declarations, with their types and defaults."""
-ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
+ScoringFunction = Callable[[ScoredAnswer, ScoredItem, Parameters], Score]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Scorer:
     def needs_parameter(self) -> bool:
         return any(parameter.required for parameter in self.parameters)
 
-    def score(self, answer: Answer, item: ScoredItem, texts: Mapping[str, str]) -> Score:
+    def score(self, answer: ScoredAnswer, item: ScoredItem, texts: Mapping[str, str]) -> Score:
         """Return the score of an answer. `texts` are valid parameters as a design stores them."""
         return self.function(answer, item, _convert_parameters(self.parameters, tuple(texts.items())))
 
@@ -229,7 +229,7 @@ def _list_parameters(scorer: Scorer) -> str:
 
 
 @register_scorer("rating", "Rating", "the number that the model gave")
-def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def rating(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return the rating as a number, or the parser's error code."""
     if answer.rating is None:
         return _make_unreadable_score(answer.rating_error or "no_rating_found")
@@ -237,7 +237,7 @@ def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 
 
 @register_scorer("exact_match", "Exact match", "the final part of the answer is the target")
-def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def exact_match(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
@@ -246,7 +246,7 @@ def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sco
 
 
 @register_scorer("multiple_choice", "Multiple choice", "the chosen letter is the target's")
-def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def multiple_choice(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
@@ -260,7 +260,7 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
 @register_scorer(
     "numeric", "Number", "the last number is the target's", declare_number("tolerance", ge=0, le=10**12, default=0.0)
 )
-def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def numeric(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
@@ -281,7 +281,7 @@ def _read_target_number(target: str) -> tuple[float, str] | None:
 
 
 @register_scorer("set_match", "Same set", "the answer lists the elements of the target")
-def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def set_match(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
     target = _split_elements(item.target)
     if not target:
@@ -296,7 +296,7 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     "a field of the JSON answer is the target",
     declare_text("field", max_length=500, required=True),
 )
-def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def json_field(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
     if not item.target.strip():
@@ -312,7 +312,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
 
 
 @register_scorer("regex", "Pattern", "a regular expression finds the target", declare_pattern("pattern", required=True))
-def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def regex(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
     With a group: 1 if the group's last match is the target.
@@ -339,7 +339,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     "the answer that the rule of a parametric task reads is the target",
     declare_whole_number("limit", ge=1, le=999_999_999),
 )
-def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def final_answer(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the answer that the task's pattern reads is the target, else 0.
 
     An answer without a valid final answer is wrong. A truncated answer has no score. With `limit`, an answer of more

@@ -14,13 +14,13 @@ from typing import Any
 
 from runs_app.simulator import judge_behaviour, parametric_answers, request_kind
 from runs_app.simulator.answer_key import AnswerKey
-from runs_app.simulator.request_kind import Scale
+from runs_app.simulator.request_kind import PromptScale
 from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
 from runs_app.simulator.skill_profiles import ModelProfile
 
-DEFAULT_SCALE = Scale(1, 7)
-DEFAULT_SCORE_SCALE = Scale(0, 1)
+DEFAULT_SCALE = PromptScale(1, 7)
+DEFAULT_SCORE_SCALE = PromptScale(0, 1)
 
 # Shares of the variance of a question's difficulty: the item for all models, the item for this model, this call.
 _ITEM_SHARE, _PAIR_SHARE, _CALL_SHARE = 0.4, 0.35, 0.25
@@ -40,7 +40,7 @@ _NAMES = ("Oslo", "copper", "the second one", "a river", "photosynthesis", "1848
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SimulatedAnswer:
     """A model's answer: its text, and its reasoning if the request sets a reasoning effort."""
 
     content: str
@@ -57,10 +57,10 @@ class Answerer:
     judge: str = "plain"
     profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
 
-    def answer(self, request: ChatRequest) -> Answer:
+    def answer(self, request: ChatRequest) -> SimulatedAnswer:
         """Return the answer of `request.model`. The same request gets the same answer."""
         reasoning = f"Let me think. {_choose_remark(self.seed, request)}" if request.is_reasoning else None
-        return Answer(self._write_content(request), reasoning)
+        return SimulatedAnswer(self._write_content(request), reasoning)
 
     def _write_content(self, request: ChatRequest) -> str:
         schema = request_kind.find_schema(request)
@@ -89,7 +89,7 @@ class Answerer:
             return {"rating": rating}
         return {"rating": rating, "reasoning": _choose_remark(self.seed, request)}
 
-    def _draw_rating(self, request: ChatRequest, scale: Scale) -> int:
+    def _draw_rating(self, request: ChatRequest, scale: PromptScale) -> int:
         """Return a rating on the scale: the image's norm or a latent value, plus bias and noise."""
         dimension = self.key.dimension(request)
         subject = request.images[0] if request.images else request.stable_text
@@ -195,7 +195,7 @@ class Answerer:
         score = {"score": self._draw_score(request, scale), "reasoning": _choose_remark(self.seed, request)}
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
-    def _draw_score(self, request: ChatRequest, scale: Scale) -> int:
+    def _draw_score(self, request: ChatRequest, scale: PromptScale) -> int:
         """Return a high score if the final answer agrees with the reference, else a low score.
 
         A judge with a configured skill makes errors.

@@ -22,7 +22,7 @@ _SCALES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class PromptScale:
     """A range of whole numbers, both ends included."""
 
     low: int
@@ -45,23 +45,23 @@ def find_schema(request: ChatRequest) -> dict[str, Any] | None:
     return schema if isinstance(schema, dict) else {}
 
 
-def read_schema_scale(schema: dict[str, Any]) -> Scale | None:
+def read_schema_scale(schema: dict[str, Any]) -> PromptScale | None:
     """Return the bounds of a number in a JSON schema, from minimum and maximum or from an enumeration of numbers."""
     values = schema.get("enum") or [schema.get("minimum"), schema.get("maximum")]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return None
     low, high = round(min(values)), round(max(values))
-    return Scale(low, high) if low <= high else None
+    return PromptScale(low, high) if low <= high else None
 
 
-def find_scale(text: str, default: Scale) -> Scale:
+def find_scale(text: str, default: PromptScale) -> PromptScale:
     """Return the scale that a request describes: "from 1 to 7", "1-9", or a label for each point."""
     for pattern in _SCALES:
         for low, high in pattern.findall(text):
             if int(low) < int(high):
-                return Scale(int(low), int(high))
+                return PromptScale(int(low), int(high))
     points = [int(point) for point in _LABEL_LINE.findall(text)]
-    return Scale(min(points), max(points)) if len(set(points)) > 1 else default
+    return PromptScale(min(points), max(points)) if len(set(points)) > 1 else default
 
 
 def wants_rating_object(text: str) -> bool:

@@ -102,7 +102,7 @@ class Tally(Cases):
 
 
 @dataclass(frozen=True, slots=True)
-class Ratings(Cases):
+class PointRatings(Cases):
     """Ratings at a point.
 
     `items` is the number of rated items. `total` counts ratings without truncated answers, `truncated` truncated
@@ -189,15 +189,15 @@ class StoppingRule:
         target = self.targetciht if backs_off else self.targetci
         return None if target is None else max(target, self.minci)
 
-    def half_width(self, counts: Tally | Ratings) -> float | None:
+    def half_width(self, counts: Tally | PointRatings) -> float | None:
         """Return the half-width of the interval of the accuracy or the mean; None without data."""
-        if isinstance(counts, Ratings):
+        if isinstance(counts, PointRatings):
             mean = counts.interval(self.confidence)
             return None if mean is None else mean.margin
         accuracy = counts.interval(self.confidence, self.correction)
         return None if accuracy is None else accuracy.margin
 
-    def decide(self, tally: Tally | Ratings, *, n_planned: int = 0) -> Decision:
+    def decide(self, tally: Tally | PointRatings, *, n_planned: int = 0) -> Decision:
         """Return the decision about a point whose round is complete.
 
         `n_planned` also counts cases without an answer.
@@ -273,9 +273,9 @@ def _describe_truncation(tally: Cases) -> str:
     return f"{tally.truncated:,} of {tally.cases:,} answers were truncated ({tally.truncation:.1%})"
 
 
-def _describe_effective_size(counts: Tally | Ratings) -> str:
+def _describe_effective_size(counts: Tally | PointRatings) -> str:
     """Return a text with the effective number of answers if repetitions made it smaller than their number."""
-    if isinstance(counts, Ratings) or counts.effective is None or round(counts.effective) >= counts.total:
+    if isinstance(counts, PointRatings) or counts.effective is None or round(counts.effective) >= counts.total:
         return ""
     return f" (worth {counts.effective:,.0f} answers to different items)"
 
@@ -283,4 +283,4 @@ def _describe_effective_size(counts: Tally | Ratings) -> str:
 def _describe_width(width: float | None, counts: Cases) -> str:
     if width is not None:
         return f"the interval is ±{width:.4f}"
-    return "no rating was read" if isinstance(counts, Ratings) else "guessing explains all answers"
+    return "no rating was read" if isinstance(counts, PointRatings) else "guessing explains all answers"

@@ -1,7 +1,7 @@
 """The task queue's broker for a cluster, and the health check with which `up` detects that its cluster hangs.
 
 If an idle worker is killed, the whole cluster can hang without ending a process. Therefore the supervisor asks its own
-cluster to run `tend` every few seconds. The cluster hangs if such a request stays undone while a worker is idle.
+cluster to run `maintain` every few seconds. The cluster hangs if such a request stays undone while a worker is idle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runs_app.taskqueue.task_payloads import check_task
 
 logger = logging.getLogger("evalsite.queue")
 
-TEND_TASK = "runs_app.tasks.tend"
+MAINTENANCE_TASK = "runs_app.tasks.maintain"
 PULSE_S = 10.0  # Time between two requests, if the first is done by then.
 CHECK_S = 1.0
 # Checks with an undone request and an idle worker after which the cluster counts as hung. Its start takes some checks.
@@ -80,9 +80,9 @@ def announce_busy_workers() -> None:
 
 
 class Pulse:
-    """A periodic task of the supervisor: it asks the cluster to run `tend`, and replaces a cluster that does not.
+    """A periodic task of the supervisor: it asks the cluster to run `maintain`, and replaces a cluster that does not.
 
-    All other periodic work is part of `tend`, so this one check covers it too.
+    All other periodic work is part of `maintain`, so this one check covers it too.
     """
 
     def __init__(self, channel: SupervisorChannel, workers: int, replace: Callable[[str], None]) -> None:
@@ -131,4 +131,4 @@ class Pulse:
     def _send_request(self) -> None:
         self._due = time.monotonic() + PULSE_S
         options = {"cluster": self._channel.pulse_queue, "save": False, "ack_failure": True}
-        async_task(TEND_TASK, self._channel.queue, q_options=options)
+        async_task(MAINTENANCE_TASK, self._channel.queue, q_options=options)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-VARIABLE = "EVALSITE_NOTICEBOARD"
+VARIABLE = "EVALSITE_SUPERVISOR_CHANNEL"
 PREFIX = "up-"
 STOPPING = "stopping"
 STARTING = "starting"

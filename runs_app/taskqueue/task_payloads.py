@@ -22,7 +22,7 @@ FUNCTIONS: Final = frozenset(
         "grading_app.tasks.snapshot_experiment",
         "runs_app.tasks.drain",
         "runs_app.tasks.make_preflight",
-        "runs_app.tasks.tend",
+        "runs_app.tasks.maintain",
     }
 )
 # The options of a task that run nothing: no hook, chain or group, and no use of the cache.

@@ -32,7 +32,7 @@ TABS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TabPage:
     """A link. `current` is the value of aria-current: "page" on this very page, "true" below its address, or ""."""
 
     label: str
@@ -45,7 +45,7 @@ class Tab:
     """The pages of a tab. The tab itself links to the first one."""
 
     label: str
-    pages: tuple[Page, ...]
+    pages: tuple[TabPage, ...]
 
     @property
     def current(self) -> str:
@@ -77,7 +77,7 @@ def build_experiment_tabs(experiment: Experiment, path: str) -> list[Tab]:
             if not current and name != "experiment_detail" and path.startswith(address):  # All are below the design.
                 current = "true"
             query = "" if of_experiment else f"?experiment={experiment.slug}"
-            links.append(Page(page_label, address + query, current))
+            links.append(TabPage(page_label, address + query, current))
         if links:
             tabs.append(Tab(label, tuple(links)))
     return tabs

@@ -16,7 +16,7 @@ from django.db.models.functions import Cast, Coalesce, Length
 
 from runs_app.models import Condition, Experiment, Trial
 from runs_app.models.totals import Totals
-from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, collect_keys
+from runs_app.trial_list.trial_pagination import PAGE, Search, TrialPage, Unnest, collect_keys
 
 MAX_SORTED = 50_000
 MAX_OFFERED = 5  # Conditions or experiments to narrow a search to.
@@ -119,7 +119,7 @@ def _sum_counters(search: Search, totals: Totals | None) -> int:
 
 def find_ordered(
     search: Search, order: TrialOrder, *, after: Cursor | None = None, before: Cursor | None = None, size: int = 0
-) -> Page:
+) -> TrialPage:
     """Return a page in this order: the trials behind `after`, else in front of `before`, else the first ones."""
     size = size or PAGE
     backwards = before is not None and after is None
@@ -130,7 +130,7 @@ def find_ordered(
         cursors.reverse()
     has_next = bool(cursors) if backwards else has_more
     has_previous = has_more if backwards else cursor is not None and bool(cursors)
-    return Page(
+    return TrialPage(
         [key for _, key in cursors],
         after=_format_cursor(cursors[-1]) if has_next else None,
         before=_format_cursor(cursors[0]) if has_previous else None,

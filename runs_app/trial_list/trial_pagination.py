@@ -103,7 +103,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Page:
+class TrialPage:
     """Keys in ascending order, and the cursors of the adjacent pages.
 
     `searched_to` is set if a slow search reached the end of its window before the page was full. It is the key from
@@ -116,22 +116,22 @@ class Page:
     searched_to: int | None = None
 
 
-def find_descending(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
+def find_descending(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
     """Return a page like `find`, but in descending order of keys. `after` is the key below which it begins."""
     page = (
         find(search, after=before, size=size)
         if before is not None and after is None
         else _find_last(search, after, size)
     )
-    return Page(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
+    return TrialPage(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
 
 
-def _find_last(search: Search, below: int | None, size: int) -> Page:
+def _find_last(search: Search, below: int | None, size: int) -> TrialPage:
     page = _find_backwards(search, below, size or PAGE)
-    return page if below is not None else Page(page.keys, before=page.before, searched_to=page.searched_to)
+    return page if below is not None else TrialPage(page.keys, before=page.before, searched_to=page.searched_to)
 
 
-def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
+def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
     """Return a page of `size` (default PAGE) trials: above `after`, else below `before`, else the first ones."""
     size = size or PAGE
     if before is not None and after is None:
@@ -139,14 +139,14 @@ def find(search: Search, *, after: int | None = None, before: int | None = None,
     keys, searched_to = _find_keys(search, after, 1, size)
     more = keys[size - 1] if len(keys) > size else searched_to
     back = None if after is None else (keys[0] if keys else after + 1)
-    return Page(keys[:size], after=more, before=back, searched_to=searched_to)
+    return TrialPage(keys[:size], after=more, before=back, searched_to=searched_to)
 
 
-def _find_backwards(search: Search, before: int | None, size: int) -> Page:
+def _find_backwards(search: Search, before: int | None, size: int) -> TrialPage:
     keys, searched_to = _find_keys(search, before, -1, size)
     more = keys[size - 1] if len(keys) > size else searched_to
     ascending = keys[:size][::-1]
-    return Page(
+    return TrialPage(
         ascending,
         after=ascending[-1] if ascending else before - 1 if before is not None else None,
         before=more,

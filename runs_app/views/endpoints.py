@@ -21,7 +21,7 @@ from evalsite.lib.web.htmx import wants_part
 from runs_app import model_lists, price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
 from runs_app.engine.refused_schemas import forget_refusal
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, ReasonForm
+from runs_app.forms.endpoints import ChangeForm, EndpointForm, LanguageModelForm
 from runs_app.forms.run_control import RunControlForm
 from runs_app.llm.calls import CallFailure
 from runs_app.models import Endpoint, LanguageModel
@@ -116,7 +116,7 @@ def endpoint_models(request: HttpRequest, pk: int) -> HttpResponse:
     The list is fetched again before it is stored, so prices never come from the browser.
     """
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    changes: list[model_lists.Change] | None = None
+    changes: list[model_lists.ModelListChange] | None = None
     if request.method == "POST":
         try:
             changes = model_lists.find_changes(endpoint, model_lists.fetch_models(endpoint))
@@ -179,7 +179,7 @@ def _render_model_status(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 
-def _edit_row(request: HttpRequest, form: ReasonForm, heading: str, **extra_context: Any) -> HttpResponse:
+def _edit_row(request: HttpRequest, form: ChangeForm, heading: str, **extra_context: Any) -> HttpResponse:
     """Show or save the form of a row. The page also shows the row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)

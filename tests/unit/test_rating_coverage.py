@@ -8,7 +8,7 @@ import pytest
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import CONFIDENCE
 from runs_app.stopping.rating_coverage import COVERAGE, SCALE, SHAPES, find_nearest_coverage, simulate
-from runs_app.stopping.rules import Ratings
+from runs_app.stopping.rules import PointRatings
 
 POINTS = 1_500
 
@@ -32,7 +32,7 @@ def test_the_simulation_uses_the_interval_of_the_stopping_rule():
     centers, margins = rating_coverage._compute_intervals(counts, index, 32)
     for row, center, margin in zip(counts, centers, margins, strict=True):
         values = np.repeat(index, row)
-        interval = Ratings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
+        interval = PointRatings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
         assert (interval.center, interval.margin) == pytest.approx((center, margin))
 
 

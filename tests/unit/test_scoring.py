@@ -8,8 +8,8 @@ from grading_app.models import GradeCondition
 from runs_app.scorers.rules import list_scorer_choices
 from runs_app.scorers.scorers import (
     SCORERS,
-    Answer,
     Score,
+    ScoredAnswer,
     ScoredItem,
     ScorerError,
     find_parameter_problems,
@@ -23,7 +23,7 @@ PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}
 
 
 def score_text(name, text, target="", choices=(), **parameters):
-    return SCORERS[name].score(Answer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
+    return SCORERS[name].score(ScoredAnswer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_an_unscorable_answer_has_an_error_code_and_no_value(name, text, target,
 
 
 def test_a_rating_is_its_own_score():
-    assert SCORERS["rating"].score(Answer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
+    assert SCORERS["rating"].score(ScoredAnswer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
 
 
 def test_a_missing_rating_keeps_its_error_code():
-    score = SCORERS["rating"].score(Answer("9", rating_error="out_of_scale"), ScoredItem(), {})
+    score = SCORERS["rating"].score(ScoredAnswer("9", rating_error="out_of_scale"), ScoredItem(), {})
     assert score.parse_error == "out_of_scale"
 
 
@@ -166,7 +166,7 @@ def test_a_score_has_either_a_value_or_an_error(wrong):
     st.none() | st.integers(1, 7),
 )
 def test_every_scorer_gives_a_score_for_any_answer_and_item(name, text, target, choices, rating):
-    answer = Answer(text, rating, None if rating else "no_rating_found")
+    answer = ScoredAnswer(text, rating, None if rating else "no_rating_found")
     score = SCORERS[name].score(answer, ScoredItem(target, choices), PARAMETERS.get(name, {}))
     assert score.parse_ok == (score.value is not None) == (score.parse_error is None)
 
@@ -211,7 +211,9 @@ MOVIE = ScoredItem("(C)", ("(A)", "(B)", "(C)"), "movies")
 
 
 def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
-    score = SCORERS["final_answer"].score(Answer("Both are war films.\nFinal Answer: (C) Hacksaw Ridge"), MOVIE, {})
+    score = SCORERS["final_answer"].score(
+        ScoredAnswer("Both are war films.\nFinal Answer: (C) Hacksaw Ridge"), MOVIE, {}
+    )
     assert (score.value, score.raw, score.parse_ok) == (1.0, "(C)", True)
     assert score.detail == {
         "extracted": "(C)",
@@ -227,31 +229,34 @@ def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
     [("Final Answer: (A)", "(A)", True), ("Final Answer: (D)", "(D)", False), ("I do not know.", None, False)],
 )
 def test_a_wrong_or_missing_final_answer_records_whether_it_was_valid(text, extracted, valid):
-    score = SCORERS["final_answer"].score(Answer(text), MOVIE, {})
+    score = SCORERS["final_answer"].score(ScoredAnswer(text), MOVIE, {})
     assert (score.value, score.raw) == (0.0, extracted)
     assert (score.detail["valid"], score.detail["correct"]) == (valid, False)
 
 
 def test_a_final_answer_in_a_thought_is_not_read():
     text = "<think>Final Answer: (C)</think>Final Answer: (B)"
-    assert SCORERS["final_answer"].score(Answer(text), MOVIE, {}).raw == "(B)"
+    assert SCORERS["final_answer"].score(ScoredAnswer(text), MOVIE, {}).raw == "(B)"
 
 
 def test_a_truncated_final_answer_has_no_score_even_if_it_is_correct():
-    score = SCORERS["final_answer"].score(Answer("Final Answer: (C)", truncated=True), MOVIE, {})
+    score = SCORERS["final_answer"].score(ScoredAnswer("Final Answer: (C)", truncated=True), MOVIE, {})
     assert (score.value, score.parse_error) == (None, "truncated")
     assert (score.detail["correct"], score.detail["truncated"]) == (True, True)
 
 
 @pytest.mark.parametrize(("tokens", "value"), [(2000, 1.0), (2001, None), (None, 1.0)])
 def test_a_context_limit_counts_longer_answers_as_truncated(tokens, value):
-    answer = Answer("Final Answer: (C)", output_tokens=tokens)
+    answer = ScoredAnswer("Final Answer: (C)", output_tokens=tokens)
     assert SCORERS["final_answer"].score(answer, MOVIE, {"limit": "2000"}).value == value
 
 
 def test_a_non_parametric_item_has_no_final_answer():
     for item in (ScoredItem("(C)"), ScoredItem("(C)", task="cooking")):
-        assert SCORERS["final_answer"].score(Answer("Final Answer: (C)"), item, {}).parse_error == "no_parametric_task"
+        assert (
+            SCORERS["final_answer"].score(ScoredAnswer("Final Answer: (C)"), item, {}).parse_error
+            == "no_parametric_task"
+        )
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "2k", "1.5", "1000000000"])

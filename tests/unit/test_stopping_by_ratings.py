@@ -10,14 +10,14 @@ from scipy.stats import t as student
 
 from evalsite.lib.stats.t_interval import compute_bounded_interval
 from evalsite.lib.stats.wilson import normal_quantile
-from runs_app.stopping.rules import Ratings, StoppingRule, expect_ratings
+from runs_app.stopping.rules import PointRatings, StoppingRule, expect_ratings
 
 SCALE = (1, 7)
 WIDE = {"maximum": 512, "widest": math.inf}
 
 
 def build_ratings(items, mean=4.0, spread=1.0, **fields):
-    return Ratings(**{"items": items, "total": items, "mean": mean, "spread": spread, "scale": SCALE, **fields})
+    return PointRatings(**{"items": items, "total": items, "mean": mean, "spread": spread, "scale": SCALE, **fields})
 
 
 def test_the_interval_is_students_after_adding_two_items_at_each_end():
@@ -100,7 +100,9 @@ def test_impossible_numbers_are_refused(wrong):
 )
 def test_an_interval_is_never_empty_and_stays_on_its_scale(ratings, confidence):
     spread = statistics.stdev(ratings) if len(ratings) > 1 else 0.0
-    interval = Ratings(len(ratings), len(ratings), statistics.fmean(ratings), spread, (0, 100)).interval(confidence)
+    interval = PointRatings(len(ratings), len(ratings), statistics.fmean(ratings), spread, (0, 100)).interval(
+        confidence
+    )
     assert interval.margin > 0
     assert 0 <= interval.low < interval.high <= 100
 

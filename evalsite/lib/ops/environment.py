@@ -16,7 +16,7 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_LLM_KEY_NAMES",
         "EVALSITE_OUTAGE_MINUTES",
         "EVALSITE_RATE_LIMIT_PAUSES",
-        "EVALSITE_NOTICEBOARD",  # Only `up` sets it, for its child processes.
+        "EVALSITE_SUPERVISOR_CHANNEL",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
         "EVALSITE_STATIC_ROOT",  # Only `up` sets it, for its web server.

@@ -25,8 +25,8 @@ from evalsite.lib.ops.web_connections import (
     LINGER_S,
     MAX_CALLS,
     MAX_DOWNLOADS,
-    Connection,
     PageThreads,
+    WebConnection,
     find_header,
 )
 
@@ -40,11 +40,11 @@ REFUSALS = {
 }
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
+class WebWorker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Connections that the event loop serves, oldest first. A thread serves the others.
-        self.waiting: dict[Connection, None] = {}
+        self.waiting: dict[WebConnection, None] = {}
         n_threads = UPLOAD_THREADS + MAX_DOWNLOADS + MAX_CALLS
         self.uploads = ThreadPoolExecutor(max_workers=n_threads, thread_name_prefix="upload")
         self.page_threads, self.upload_threads = PageThreads(self.cfg.threads), PageThreads(UPLOAD_THREADS)
@@ -64,11 +64,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if self.nr_conns >= MAX_CONNECTIONS:
             self._close_oldest()
         self.nr_conns += 1
-        self._await_request(Connection(self.cfg, client, address, listener.getsockname()), HEAD_S)
+        self._await_request(WebConnection(self.cfg, client, address, listener.getsockname()), HEAD_S)
 
     # Receiving requests.
 
-    def _await_request(self, conn: Connection, seconds: float) -> None:
+    def _await_request(self, conn: WebConnection, seconds: float) -> None:
         conn.begin_wait()
         conn.set_deadline(seconds)
         self._watch(conn, selectors.EVENT_READ, self._on_readable)
@@ -77,7 +77,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self._on_readable(conn)
 
-    def _on_readable(self, conn: Connection) -> None:
+    def _on_readable(self, conn: WebConnection) -> None:
         try:
             data = conn.sock.recv_now()
         except OSError:
@@ -92,7 +92,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.received += data
         self._process_received(conn, len(data))
 
-    def _process_received(self, conn: Connection, arrived: int) -> None:
+    def _process_received(self, conn: WebConnection, arrived: int) -> None:
         """Pass the connection to a thread when its request is complete or its body is too large to collect."""
         had_head = bool(conn.head)
         if not conn.read_head():
@@ -111,7 +111,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
                 conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     @staticmethod
-    def _may_send_large_body(conn: Connection) -> bool:
+    def _may_send_large_body(conn: WebConnection) -> bool:
         """Ask the function that the setting LARGE_BODY_CHECK names."""
         from django.conf import settings  # Import late: Django must be set up first.
 
@@ -121,7 +121,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             bearer = f"Bearer {key}"  # The header of Anthropic's API, at the gateway.
         return bool(check(find_header(conn.head, b"cookie") or "", bearer))
 
-    def _on_sender_checked(self, conn: Connection, done: Future[Any]) -> None:
+    def _on_sender_checked(self, conn: WebConnection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
             problem = None if done.cancelled() else done.exception()
             self.log.error("the sender of a request could not be checked: %r", problem)
@@ -132,7 +132,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self._refuse(conn, 403)
 
-    def _submit(self, pool: ThreadPoolExecutor, conn: Connection, work: Any, callback: Any) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, conn: WebConnection, work: Any, callback: Any) -> None:
         try:
             future = pool.submit(work, conn)
         except RuntimeError:  # The pool is shut down because the server stops.
@@ -140,7 +140,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return
         future.add_done_callback(lambda done: self.method_queue.defer(callback, conn, done))
 
-    def handle(self, conn: Connection) -> Any:
+    def handle(self, conn: WebConnection) -> Any:
         conn.init()
         conn.parser.unreader.unread(conn.take_request())
         threads = self.page_threads if conn.sock.is_complete else self.upload_threads
@@ -149,7 +149,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     # Sending responses.
 
-    def _refuse(self, conn: Connection, status: int) -> None:
+    def _refuse(self, conn: WebConnection, status: int) -> None:
         reason, text = REFUSALS[status]
         head = f"HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: text/plain\r\n"
         conn.is_keepalive = False
@@ -162,13 +162,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self._send_rest(conn)
 
-    def finish_request(self, conn: Connection, done: Future[Any]) -> None:
+    def finish_request(self, conn: WebConnection, done: Future[Any]) -> None:
         failed = done.cancelled() or done.exception() is not None
         conn.is_keepalive = not failed and bool(done.result())
         conn.begin_wait()
         self._send_rest(conn)
 
-    def _send_rest(self, conn: Connection) -> None:
+    def _send_rest(self, conn: WebConnection) -> None:
         if conn.sock.unsent:
             conn.extend_deadline(0)
             self._watch(conn, selectors.EVENT_WRITE, self._on_writable)
@@ -179,7 +179,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self._linger(conn)
 
-    def _on_writable(self, conn: Connection) -> None:
+    def _on_writable(self, conn: WebConnection) -> None:
         try:
             conn.extend_deadline(conn.sock.send_now())
         except OSError:
@@ -189,7 +189,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._release(conn)
             self._send_rest(conn)
 
-    def _linger(self, conn: Connection) -> None:
+    def _linger(self, conn: WebConnection) -> None:
         """Wait for the client to close. Closing first could cut off a response that the client has not read."""
         try:
             conn.sock.shutdown(socket.SHUT_WR)
@@ -199,7 +199,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.set_deadline(LINGER_S)
         self._watch(conn, selectors.EVENT_READ, self._on_lingering)
 
-    def _on_lingering(self, conn: Connection) -> None:
+    def _on_lingering(self, conn: WebConnection) -> None:
         try:
             data = conn.sock.recv_now()
         except OSError:
@@ -208,7 +208,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._discard(conn)
 
     # Connections in the event loop.
-    def _watch(self, conn: Connection, event: int, callback: Any) -> None:
+    def _watch(self, conn: WebConnection, event: int, callback: Any) -> None:
         self._release(conn)
         try:
             self.poller.register(conn.sock, event, partial(self._call, callback, conn))
@@ -217,16 +217,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self.waiting[conn] = None
 
-    def _call(self, callback: Any, conn: Connection, _sock: Any) -> None:
+    def _call(self, callback: Any, conn: WebConnection, _sock: Any) -> None:
         if conn in self.waiting:  # An earlier event of the same poll may have closed it.
             callback(conn)
 
-    def _release(self, conn: Connection) -> None:
+    def _release(self, conn: WebConnection) -> None:
         if conn in self.waiting:
             del self.waiting[conn]
             self.poller.unregister(conn.sock)
 
-    def _discard(self, conn: Connection) -> None:
+    def _discard(self, conn: WebConnection) -> None:
         self._release(conn)
         self.nr_conns -= 1
         conn.close()

@@ -187,7 +187,7 @@ class PageThreads:
                 self._waiting.discard(client)
 
 
-class Connection(TConn):  # type: ignore[misc]
+class WebConnection(TConn):  # type: ignore[misc]
     """A connection whose next request the event loop collects in `received`."""
 
     def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:

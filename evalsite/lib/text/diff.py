@@ -22,7 +22,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """A pair of lines, one of each text. A side without a line is None."""
 
     before: tuple[Piece, ...] | None
@@ -33,24 +33,24 @@ class Row:
         return self.before != self.after
 
 
-def compare_lines(before: str, after: str) -> list[Row]:
+def compare_lines(before: str, after: str) -> list[DiffRow]:
     """Return the rows for all lines of both texts, in order. The pieces of one side form its original lines."""
     old, new = before.splitlines(), after.splitlines()
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            rows += [Row((Piece(line),), (Piece(line),)) for line in old[a:b]]
+            rows += [DiffRow((Piece(line),), (Piece(line),)) for line in old[a:b]]
         else:
             rows += _compare_changed_lines(old[a:b], new[c:d])
     return rows
 
 
-def _compare_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
+def _compare_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
     for old_line, new_line in zip_longest(old, new):
         if old_line is not None and new_line is not None and _is_similar(old_line, new_line):
             yield _split_words(old_line, new_line)
         else:
-            yield Row(_mark_whole(old_line), _mark_whole(new_line))
+            yield DiffRow(_mark_whole(old_line), _mark_whole(new_line))
 
 
 def _is_similar(old_line: str, new_line: str) -> bool:
@@ -61,10 +61,10 @@ def _mark_whole(line: str | None) -> tuple[Piece, ...] | None:
     return None if line is None else (Piece(line, differs=True),)
 
 
-def _split_words(old_line: str, new_line: str) -> Row:
+def _split_words(old_line: str, new_line: str) -> DiffRow:
     old, new = WORDS.findall(old_line), WORDS.findall(new_line)
     opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return Row(*_build_pieces(old, new, opcodes))
+    return DiffRow(*_build_pieces(old, new, opcodes))
 
 
 def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:

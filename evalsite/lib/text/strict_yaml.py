@@ -12,20 +12,20 @@ MAX_CHARS = 1_000_000
 MAX_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0.1 ms for each.
 
 
-class FileError(ValueError):
+class YamlError(ValueError):
     """A text that is not YAML or JSON, or is too large. The message is a sentence for the file's author."""
 
 
 def parse_yaml(text: str) -> Any:
     """Return the content of a YAML or JSON text. Raise FileError."""
     if len(text) > MAX_CHARS:
-        raise FileError(f"the file has {len(text):,} characters; at most {MAX_CHARS:,} are read")
+        raise YamlError(f"the file has {len(text):,} characters; at most {MAX_CHARS:,} are read")
     try:
         return _parse(text)
     except yaml.YAMLError as error:
-        raise FileError(f"this is not YAML: {' '.join(str(error).split())}") from None
+        raise YamlError(f"this is not YAML: {' '.join(str(error).split())}") from None
     except (RecursionError, ValueError) as error:
-        raise FileError(f"this cannot be read: {type(error).__name__}") from None
+        raise YamlError(f"this cannot be read: {type(error).__name__}") from None
 
 
 def join_path(steps: Sequence[str | int]) -> str:

@@ -17,7 +17,7 @@ from evalsite.lib.key_ranges import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
 from runs_app.engine.requests import build_messages, build_question, build_run_design
 from runs_app.models import Experiment, Run, Trial
-from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
+from runs_app.scorers.scorers import SCORERS, ScoredAnswer, ScoredItem
 
 RECORDS = "records"
 SCORER = "final_answer"
@@ -79,7 +79,7 @@ def _read_answer(trial: Trial) -> dict[str, Any]:
     item = ScoredItem(
         trial.asked_item.target, tuple(map(str, trial.asked_item.choices)), trial.asked_item.metadata.get("task", "")
     )
-    answer = Answer(trial.answer, truncated=trial.truncated, output_tokens=trial.output_tokens)
+    answer = ScoredAnswer(trial.answer, truncated=trial.truncated, output_tokens=trial.output_tokens)
     return dict(SCORERS[SCORER].score(answer, item, {}).detail or {})
 
 

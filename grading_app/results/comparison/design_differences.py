@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.text.diff import Row, compare_lines
+from evalsite.lib.text.diff import DiffRow, compare_lines
 from grading_app.results.comparison.condition_sides import ConditionSide
 from runs_app.models import Dimension
 
@@ -31,7 +31,7 @@ class TurnDifference:
     """One turn of the prompts, line by line. `title` names its number and role."""
 
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[DiffRow]
 
 
 @dataclass(frozen=True, slots=True)

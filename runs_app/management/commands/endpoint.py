@@ -112,7 +112,7 @@ class Command(VerbCommand):
         self.stderr.write(f"{added} models added, {updated} updated from the {model_lists.get_source_name(endpoint)}")
 
 
-def _format_listed(change: model_lists.Change) -> str:
+def _format_listed(change: model_lists.ModelListChange) -> str:
     price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
     price = "price not stated"
     if price_in is not None and price_out is not None:
@@ -120,7 +120,7 @@ def _format_listed(change: model_lists.Change) -> str:
     return f"{change.listed.model:<48} {price:<30} {change.summary} {change.listed.note}".rstrip()
 
 
-def _build_listed_row(change: model_lists.Change) -> dict[str, Any]:
+def _build_listed_row(change: model_lists.ModelListChange) -> dict[str, Any]:
     return {
         "model": change.listed.model,
         **change.listed.prices,

@@ -21,7 +21,7 @@ from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.spec_io import SETTINGS
-from runs_app.pricing.estimated_costs import Estimate
+from runs_app.pricing.estimated_costs import CostEstimate
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_dimension,
@@ -84,7 +84,7 @@ def test_a_manifest_contains_all_fields_of_the_estimate_that_are_not_stored_else
     counts = [estimated[name] for name in ("coverage", "likely", "foreseen", "batched", "verdicts")]
     assert (counts, estimated["full_usd"], estimated["batches_save_usd"]) == ([0.25, 2, 1, 3, 6], "0.75", "0.125")
     said_elsewhere = {"prices", "unknown_prices", "problems", "warnings"}
-    assert {field.name for field in fields(Estimate)} - set(estimated) == said_elsewhere
+    assert {field.name for field in fields(CostEstimate)} - set(estimated) == said_elsewhere
 
 
 def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched_experiment):

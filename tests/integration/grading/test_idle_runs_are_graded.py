@@ -37,26 +37,26 @@ def make_half_done(status):
 @pytest.mark.parametrize("status", ["paused", "stopped", "cancelled"])
 def test_the_answers_of_a_run_that_stands_still_are_graded(graded, status):
     experiment = make_half_done(status)
-    tasks.tend()
+    tasks.maintain()
     assert graded == [experiment.pk]
     assert Grading.objects.filter(condition__experiment=experiment).count() == 6
-    tasks.tend()
+    tasks.maintain()
     assert graded == [experiment.pk]
 
 
 def test_an_answer_that_arrives_after_the_stop_is_graded_too(graded):
     experiment = make_half_done("stopped")
-    tasks.tend()
+    tasks.maintain()
     run = experiment.runs.get()
     trial = run.trials.filter(status="pending").first()
     run.trials.filter(pk=trial.pk).update(**factories.build_done_fields(answer=trial.item.target))
     factories.refresh_counters(run)
-    tasks.tend()
+    tasks.maintain()
     assert graded == [experiment.pk] * 2
     assert Grading.objects.filter(condition__experiment=experiment).count() == 7
 
 
 def test_a_running_run_waits_for_its_end(graded):
     make_half_done("running")
-    tasks.tend()
+    tasks.maintain()
     assert graded == []

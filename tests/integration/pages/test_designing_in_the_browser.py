@@ -180,9 +180,9 @@ def test_an_inactive_model_is_offered_only_if_the_draft_has_it(form_data, parts,
 
 def test_the_panel_counts_the_current_choices(form_data, as_):
     response = as_("researcher").post(reverse("experiment_summary"), {**form_data, "slug": ""})
-    outlook = response.context["summary"]
-    assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
-    assert outlook.estimate.ceiling_usd > 0
+    summary = response.context["summary"]
+    assert (summary.conditions, summary.items, summary.estimate.trials) == (2, 5, 40)
+    assert summary.estimate.ceiling_usd > 0
     assert "Detectable effect" in response.content.decode()
     assert not Experiment.objects.exists()
 

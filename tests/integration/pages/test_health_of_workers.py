@@ -9,7 +9,7 @@ from django_q.models import OrmQ
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Run, Worker
 from runs_app.monitoring.blockers import find_blockers
-from runs_app.taskqueue.broker import TEND_TASK
+from runs_app.taskqueue.broker import MAINTENANCE_TASK
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def make_worker(seen=0.0, stopped_at=None):
 
 
 def queue_task(waits=0.0):
-    return OrmQ.objects.create(key="evalsite", payload=TEND_TASK, lock=compute_time_ago(waits))
+    return OrmQ.objects.create(key="evalsite", payload=MAINTENANCE_TASK, lock=compute_time_ago(waits))
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_a_stopped_run_leads_to_its_calls_and_to_retry_and_resume(client):
     text = read_text(page)
     assert "2 trials failed. See the calls Retry 2 Resume" in text
     assert 'href="/trials/?experiment=pilot&amp;status=failed"' in page
-    assert 'action="/experiments/pilot/steer/resume/"' in page
+    assert 'action="/experiments/pilot/control/resume/"' in page
 
 
 def test_a_spent_budget_leads_to_a_higher_one_and_says_what_it_pays(client):

@@ -49,8 +49,8 @@ def test_the_poll_after_the_end_updates_the_buttons(lab, as_):
     part = poll_progress(client, lab, shown)
     oob = part[part.index('id="live-actions"') :]
     assert 'hx-swap-oob="true"' in oob
-    assert "/steer/retry/" in oob
-    for address in ("/steer/pause/", "/steer/cancel/", "/steer/priority/"):
+    assert "/control/retry/" in oob
+    for address in ("/control/pause/", "/control/cancel/", "/control/priority/"):
         assert address not in oob
     run = client.get(f"/runs/{lab.run.pk}/?shown=pause", headers={"HX-Request": "true"}).content.decode()
     assert 'hx-swap-oob="true"' in run
@@ -73,7 +73,7 @@ def test_a_poll_does_not_replace_unchanged_buttons(lab, as_):
 
 def test_a_poll_gives_readers_no_buttons(lab, as_):
     lab.experiment.__class__.objects.update(sharing="group")
-    assert "/steer/" not in poll_progress(as_("viewer"), lab, "pause")
+    assert "/control/" not in poll_progress(as_("viewer"), lab, "pause")
 
 
 def test_the_poll_after_a_pilot_offers_the_remaining_trials(lab, as_):
@@ -182,7 +182,7 @@ def test_trials_of_every_class_are_retried_after_their_run_is_done(lab, as_, err
     Trial.objects.filter(pk=lab.failed.pk).update(error_class=error_class)
     Run.objects.filter(pk=lab.run.pk).update(status="done", errors={error_class: 1})
     assert f"Retry 1 failed trial of class {error_class}" in open_progress(as_("owner"), lab)
-    as_("owner").post(f"/experiments/{lab.experiment.slug}/steer/retry/", {"only": error_class})
+    as_("owner").post(f"/experiments/{lab.experiment.slug}/control/retry/", {"only": error_class})
     lab.run.refresh_from_db()
     assert (lab.run.status, Trial.objects.get(pk=lab.failed.pk).status) == ("running", "pending")
 
@@ -190,7 +190,7 @@ def test_trials_of_every_class_are_retried_after_their_run_is_done(lab, as_, err
 def test_no_retry_is_offered_for_a_cancelled_run(lab, as_):
     Run.objects.update(status="cancelled")
     text = open_progress(as_("owner"), lab)
-    assert "/steer/retry/" not in text
+    assert "/control/retry/" not in text
 
 
 # --- pace and curve

@@ -12,7 +12,7 @@ def list_messages(response):
 
 
 def post_verb(client, lab, verb, **data):
-    return client.post(f"/experiments/{lab.experiment.slug}/steer/{verb}/", data)
+    return client.post(f"/experiments/{lab.experiment.slug}/control/{verb}/", data)
 
 
 def test_pause_and_resume_have_author_and_reason(lab, as_, people):
@@ -62,11 +62,11 @@ def test_readers_cannot_control_runs(lab, as_, role):
     Experiment.objects.update(sharing="group")
     assert as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").status_code == 200
     assert post_verb(as_(role), lab, "pause").status_code == 404
-    assert as_(role).post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": 3}).status_code == 404
+    assert as_(role).post(f"/runs/{lab.run.pk}/control/concurrency/", {"max_concurrency": 3}).status_code == 404
     assert as_(role).get(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
     assert as_(role).post(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
     page = as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").content.decode()
-    assert "steer" not in page
+    assert "/control/" not in page
     lab.run.refresh_from_db()
     assert (lab.run.status, lab.run.max_concurrency) == ("running", 32)
 
@@ -74,7 +74,7 @@ def test_readers_cannot_control_runs(lab, as_, role):
 def test_one_run_can_be_controlled_separately(lab, as_):
     other = factories.make_experiment("other", owner=lab.people["owner"], dataset=lab.experiment.dataset)
     (elsewhere,) = factories.make_runs(other)
-    as_("owner").post(f"/runs/{lab.run.pk}/steer/pause/", {})
+    as_("owner").post(f"/runs/{lab.run.pk}/control/pause/", {})
     elsewhere.refresh_from_db()
     lab.run.refresh_from_db()
     assert (lab.run.status, elsewhere.status) == ("paused", "running")
@@ -82,7 +82,7 @@ def test_one_run_can_be_controlled_separately(lab, as_):
 
 @pytest.mark.parametrize(("entered", "expected"), [("5", 5), ("0", 32), ("many", 32), ("100001", 32)])
 def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, expected):
-    as_("owner").post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": entered})
+    as_("owner").post(f"/runs/{lab.run.pk}/control/concurrency/", {"max_concurrency": entered})
     lab.run.refresh_from_db()
     assert lab.run.max_concurrency == expected
 
@@ -95,7 +95,7 @@ def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, expected):
 
 
 def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, people):
-    client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/steer/priority/"
+    client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/control/priority/"
     for page in (f"/experiments/{lab.experiment.slug}/progress/", f"/runs/{lab.run.pk}/"):
         assert action in client.get(page).content.decode()
     response = post_verb(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
@@ -165,7 +165,7 @@ def test_a_launch_plans_every_trial_and_leads_to_the_progress(draft, as_, people
 def test_a_launch_after_a_cancel_says_what_to_do(draft, as_):
     launch = {"wave": "", "confirmed": "on"}
     as_("owner").post("/experiments/draft/launch/", launch)
-    as_("owner").post("/experiments/draft/steer/cancel/", {"reason": "Wrong prompt"})
+    as_("owner").post("/experiments/draft/control/cancel/", {"reason": "Wrong prompt"})
     messages = list_messages(as_("owner").post("/experiments/draft/launch/", launch))
     assert "Already launched, nothing has changed: 0 new trials, 6 in all, in 1 run." in messages
     assert messages[-1].startswith("1 run is cancelled and stays so")
@@ -236,7 +236,7 @@ def test_a_pilot_needs_confirmation_only_above_the_limit(draft, as_):
 
 
 def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
-    owner, address = as_("owner"), f"/runs/{lab.run.pk}/steer/delete/"
+    owner, address = as_("owner"), f"/runs/{lab.run.pk}/control/delete/"
     assert address not in owner.get(f"/runs/{lab.run.pk}/").content.decode()  # The run has not ended.
     assert "pause or cancel it" in list_messages(owner.post(address, {"reason": "Wrong model"}))[-1]
     Run.objects.update(status="done")
@@ -255,5 +255,5 @@ def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
 def test_readers_cannot_delete_a_run(lab, as_):
     Experiment.objects.update(sharing="group")
     Run.objects.update(status="done")
-    assert as_("researcher").post(f"/runs/{lab.run.pk}/steer/delete/", {"reason": "x"}).status_code == 404
+    assert as_("researcher").post(f"/runs/{lab.run.pk}/control/delete/", {"reason": "x"}).status_code == 404
     assert Run.objects.filter(pk=lab.run.pk).exists()

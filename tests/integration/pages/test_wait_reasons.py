@@ -138,7 +138,7 @@ def test_the_budget_reason_disappears_after_the_budget_is_raised_and_the_run_can
         assert raise_budget not in response.content.decode()
     assert reached not in owner.get(PROGRESS).content.decode(), "the page of the run keeps it in its history alone"
     assert reached not in read_status(capsys)
-    owner.post("/experiments/pilot/steer/resume/", {"reason": "the budget is raised"})
+    owner.post("/experiments/pilot/control/resume/", {"reason": "the budget is raised"})
     run = Run.objects.get()
     assert (run.status, run.paused_by_budget, run.current_stop_reason) == ("running", False, "")
     assert "The budget now allows more calls" not in owner.get(PROGRESS).content.decode()

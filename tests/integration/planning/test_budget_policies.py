@@ -141,8 +141,8 @@ def test_the_form_and_the_launch_page_offer_the_policy(dev, client):
 
 
 def test_the_summary_follows_the_budget_policy(dev):
-    outlook = summarise_experiment(dev)
-    assert (outlook.items, outlook.samples, outlook.estimate.trials) == (2, 1, 4)
+    summary = summarise_experiment(dev)
+    assert (summary.items, summary.samples, summary.estimate.trials) == (2, 1, 4)
     assert Design.load(dev).experiment is dev
     assert summarise_experiment(dev, policy="full").items == 10
     assert Experiment.objects.get().budget_policy == "dev"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
-from runs_app.simulator.request_kind import Scale, find_choices, find_scale
+from runs_app.simulator.request_kind import PromptScale, find_choices, find_scale
 from runs_app.simulator.request_parser import ChatRequest, read_chat
 from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, make_question
 
@@ -79,7 +79,7 @@ def test_a_rating_is_on_the_scale_named_in_the_prompt(low: int, width: int, salt
     ],
 )
 def test_scales_are_read_from_prompt_text(text: str, scale: tuple[int, int]) -> None:
-    assert find_scale(text, Scale(1, 7)) == Scale(*scale)
+    assert find_scale(text, PromptScale(1, 7)) == PromptScale(*scale)
 
 
 def test_reasoning_is_given_only_if_the_prompt_requests_it() -> None:

@@ -94,7 +94,7 @@ def test_a_prompt_is_made_in_the_dialog_by_keyboard_alone_and_comes_back_ticked(
     expect(page.get_by_label("one-word@1, draft")).to_be_checked()
     expect(page.get_by_label("plain@1")).to_be_checked()
     expect(page.get_by_label("Name", exact=True)).to_have_value("by-keys")
-    expect(page.locator("#outlook-area")).to_contain_text("Example request")
+    expect(page.locator("#design-summary-area")).to_contain_text("Example request")
     page.locator("[name=language_models]").check()
     page.locator("[name=samplers]").check()
     page.get_by_role("button", name="Save draft").click()

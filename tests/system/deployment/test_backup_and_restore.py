@@ -163,7 +163,7 @@ def dump_of_a_drain(site, tmp_path):
     """A dump of a site with four calls in flight, a worker, and two tasks, of which one has a foreign signature."""
     claim_trials(site, 4)
     async_task("runs_app.tasks.drain", cluster="up-of-the-old-site")
-    async_task("runs_app.tasks.tend", cluster="up-of-the-old-site.pulse")
+    async_task("runs_app.tasks.maintain", cluster="up-of-the-old-site.pulse")
     OrmQ.objects.create(key="evalsite", payload="of-another-secret", lock=timezone.now())
     run_command("backup", tmp_path)
     (dump,) = tmp_path.glob("*.dump")

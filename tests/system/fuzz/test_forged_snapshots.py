@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from django.test import Client, override_settings
 from django.urls import NoReverseMatch, reverse
 
+from datasets_app.models import Dataset
 from evalsite.lib.text.hashing import hash_content
 from grading_app.consistency_check import compare_counters
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN
@@ -71,7 +72,7 @@ def a_site_of_others(monkeypatch, settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path / "media"
     logging.disable(logging.CRITICAL)  # Pages that this person may not open.
     monkeypatch.setattr(snapshot_import, "verify_in_limits", lambda path, rules: verify(path, load_rules(rules)))
-    monkeypatch.setattr(snapshot_import, "hash_stored_items", lambda dataset: dataset.content_hash)
+    monkeypatch.setattr(Dataset, "hash_items", lambda dataset: dataset.content_hash)
     factories.make_experiment("theirs", dataset=factories.make_dataset("their-items"), sharing="group")
     yield
     logging.disable(logging.NOTSET)

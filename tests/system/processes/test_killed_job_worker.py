@@ -17,7 +17,7 @@ from grading_app.study_import.import_jobs import CHECK
 from grading_app.study_import.import_jobs import TASK as STUDY_TASK
 from grading_app.views.snapshots import SNAPSHOT_TASK
 from runs_app.forms.parametric import SAMPLE
-from runs_app.tasks import tend
+from runs_app.tasks import maintain
 from tests import factories
 from tests.system.processes.workers import ROOT, get_data_dir, get_database_url, wait_until
 
@@ -116,7 +116,7 @@ def test_the_sweep_ends_its_job_and_a_second_try_succeeds(request_job, function,
     ((task, key),) = queued
     kill_worker_in(function, task, key)
     wait_until(lambda: BackgroundJob.objects.get().is_lost)
-    tend()
+    maintain()
     lost = BackgroundJob.objects.get()
     assert (lost.state, lost.problem) == ("failed", WORKER_STOPPED)
     lost.retry()

@@ -102,7 +102,7 @@ class Site:
 
     def enqueue(self) -> str:
         """Queue a task of the site. Return its id."""
-        code = "import django_q.tasks as q; print(q.async_task('runs_app.tasks.tend'))"
+        code = "import django_q.tasks as q; print(q.async_task('runs_app.tasks.maintain'))"
         return self.manage("shell", "--no-imports", "-c", code).strip()
 
     def has_done(self, task: str) -> bool:

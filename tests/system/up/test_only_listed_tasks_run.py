@@ -24,7 +24,7 @@ from runs_app.taskqueue.broker import Broker
 from runs_app.taskqueue.task_payloads import FUNCTIONS, TaskRefused, check_task, load_plain
 
 ROOT = Path(__file__).resolve().parents[3]
-TEND_TASK = broker.TEND_TASK
+MAINTENANCE_TASK = broker.MAINTENANCE_TASK
 
 
 class FolderMaker:
@@ -43,7 +43,7 @@ def no_polling(db, monkeypatch):
 
 
 def sign_task(**changes):
-    task = {"id": "1", "name": "one", "func": TEND_TASK, "args": (), "kwargs": {}, "started": timezone.now()}
+    task = {"id": "1", "name": "one", "func": MAINTENANCE_TASK, "args": (), "kwargs": {}, "started": timezone.now()}
     return SignedPackage.dumps(task | changes)
 
 
@@ -66,7 +66,9 @@ def test_the_database_rejects_schedules_and_the_queue_runs_none():
 
 @pytest.mark.django_db
 def test_the_database_rejects_hooks_and_a_saved_task_calls_none(tmp_path):
-    task = Task(id="1" * 32, name="one", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True)
+    task = Task(
+        id="1" * 32, name="one", func=MAINTENANCE_TASK, started=timezone.now(), stopped=timezone.now(), success=True
+    )
     task.save()
     with pytest.raises(IntegrityError, match="django_q_task_has_no_hook"), transaction.atomic():
         connection.cursor().execute("UPDATE django_q_task SET hook = 'os.remove'")
@@ -122,7 +124,7 @@ def test_an_unsigned_payload_is_rejected_and_removed(no_polling, payload):
 def forged_result_folder(db, tmp_path):
     """Store a finished task, which is not signed, whose pickles create a folder. Return the path of the folder."""
     Success.objects.create(
-        id="f" * 32, name="planted", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True
+        id="f" * 32, name="planted", func=MAINTENANCE_TASK, started=timezone.now(), stopped=timezone.now(), success=True
     )
     bad = base64.b64encode(pickle.dumps(FolderMaker(tmp_path / "made"))).decode()
     with connection.cursor() as cursor:
@@ -153,7 +155,7 @@ def test_a_forged_result_runs_no_code_when_a_superuser_views_or_requeues_it(forg
 
 def test_a_superuser_can_requeue_only_listed_tasks(db, client):
     client.force_login(User.objects.create_superuser("root", password="x"))
-    for key, function in (("a", TEND_TASK), ("b", "os.system")):
+    for key, function in (("a", MAINTENANCE_TASK), ("b", "os.system")):
         Success.objects.create(
             id=key * 32, name=function, func=function, args=("true",), kwargs={}, started=timezone.now(),
             stopped=timezone.now(), success=True,
@@ -161,7 +163,7 @@ def test_a_superuser_can_requeue_only_listed_tasks(db, client):
     form = {"action": "requeue", ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
     answer = client.post(reverse("admin:django_q_success_changelist"), form, follow=True)
     assert "Task os.system was not queued" in answer.content.decode()
-    assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND_TASK]
+    assert [row.task["func"] for row in OrmQ.objects.all()] == [MAINTENANCE_TASK]
 
 
 # --- tasks of the site -----------------------------------------------------------------------------------------------
@@ -176,11 +178,11 @@ def test_an_unlisted_function_cannot_be_queued():
 
 @pytest.mark.django_db
 def test_a_listed_task_is_accepted_with_its_arguments(no_polling):
-    async_task(TEND_TASK, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
+    async_task(MAINTENANCE_TASK, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
     ((_, payload),) = Broker().dequeue()
     task = SignedPackage.loads(payload)
     check_task(task)
-    assert (task["func"], task["args"], task["kwargs"]) == (TEND_TASK, (7, ["text", None]), {"by": {"a": 1.5}})
+    assert (task["func"], task["args"], task["kwargs"]) == (MAINTENANCE_TASK, (7, ["text", None]), {"by": {"a": 1.5}})
 
 
 def test_every_task_named_in_the_code_is_listed_and_exists():

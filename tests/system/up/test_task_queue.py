@@ -65,7 +65,7 @@ def start_busy_workers(channel, n):
 
 
 def test_a_cluster_dequeues_a_shared_task_once_and_moves_it_to_its_own_queue(channel):
-    async_task(broker.TEND_TASK)
+    async_task(broker.MAINTENANCE_TASK)
     ((pk, payload),) = Broker().dequeue()
     row = OrmQ.objects.get()
     assert (row.pk, row.payload, row.key) == (pk, payload, channel.queue)
@@ -74,8 +74,8 @@ def test_a_cluster_dequeues_a_shared_task_once_and_moves_it_to_its_own_queue(cha
 
 
 def test_a_cluster_without_a_supervisor_uses_only_the_shared_queue(channel, monkeypatch):
-    async_task(broker.TEND_TASK, cluster=channel.queue)
-    async_task(broker.TEND_TASK)
+    async_task(broker.MAINTENANCE_TASK, cluster=channel.queue)
+    async_task(broker.MAINTENANCE_TASK)
     monkeypatch.delenv(VARIABLE)
     assert len(Broker().dequeue()) == 1
     assert Broker().dequeue() == []
@@ -83,7 +83,7 @@ def test_a_cluster_without_a_supervisor_uses_only_the_shared_queue(channel, monk
 
 
 def test_tasks_of_a_dead_cluster_return_to_the_shared_queue(channel):
-    async_task(broker.TEND_TASK)
+    async_task(broker.MAINTENANCE_TASK)
     assert Broker().dequeue()
     requeue_tasks(channel)
     assert list_queue_keys() == [Conf.CLUSTER_NAME]
@@ -97,7 +97,7 @@ def test_a_pulse_queues_one_tend_task_for_its_cluster(channel, pulse):
     pulse()
     row = OrmQ.objects.get()
     assert row.key == channel.pulse_queue
-    assert (row.task["func"], row.task["args"]) == (broker.TEND_TASK, (channel.queue,))
+    assert (row.task["func"], row.task["args"]) == (broker.MAINTENANCE_TASK, (channel.queue,))
     pulse()
     assert OrmQ.objects.count() == 1, "nothing is asked twice"
 
@@ -197,7 +197,7 @@ def test_database_errors_do_not_count_against_the_cluster(pulse, replaced, monke
 
 
 def test_a_new_cluster_starts_without_late_checks(channel, pulse, replaced):
-    async_task(broker.TEND_TASK)
+    async_task(broker.MAINTENANCE_TASK)
     Broker().dequeue()
     for _ in range(MAX_LATE_CHECKS - 1):
         pulse()

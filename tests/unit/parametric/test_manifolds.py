@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from datasets_app.parametric.manifolds import Axis, ManifoldAxis, Resample, Window, resolve_manifold
+from datasets_app.parametric.manifolds import GridAxis, ManifoldAxis, Resample, Window, resolve_manifold
 
 EXAMPLE = {
     "length": {
@@ -73,7 +73,7 @@ def test_a_sample_takes_each_value_once():
     ],
 )
 def test_a_parameter_is_a_value_a_list_or_a_range(content, values):
-    result = Axis.model_validate(content).resolve(0, "normal")
+    result = GridAxis.model_validate(content).resolve(0, "normal")
     assert [(type(value), value) for value in result] == [(type(value), value) for value in values]
     assert ManifoldAxis.model_validate(content).resolve(3, "corner") == result
 
@@ -93,7 +93,7 @@ def test_a_parameter_is_a_value_a_list_or_a_range(content, values):
 )
 def test_an_invalid_parameter_is_refused(content, message):
     with pytest.raises(ValidationError, match=message):
-        Axis.model_validate(content)
+        GridAxis.model_validate(content)
 
 
 def test_an_empty_sample_or_window_is_refused():

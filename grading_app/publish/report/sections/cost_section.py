@@ -8,7 +8,7 @@ from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import LedgerEntry
-from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_experiment, sum_by_group
+from runs_app.monitoring.ledger_report import MODEL, STAGE, LedgerLine, Sums, filter_experiment, sum_by_group
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
@@ -41,7 +41,7 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
     ]
 
 
-def _write_table(name: str, title: str, label: str, lines: list[Line], ledger: str) -> Block:
+def _write_table(name: str, title: str, label: str, lines: list[LedgerLine], ledger: str) -> Block:
     columns = [
         ResultColumn("group", label),
         ResultColumn("calls", "Calls", "count"),
