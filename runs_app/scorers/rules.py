@@ -13,7 +13,7 @@ RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. O
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ScoringRule:
     """A scorer with its parameters."""
 
     scorer: str
@@ -42,15 +42,15 @@ class Rule:
         return SCORERS[self.scorer].score(answer, item, self.parameters)
 
 
-def read_rule(written: str | Mapping[str, Any]) -> Rule:
+def read_rule(written: str | Mapping[str, Any]) -> ScoringRule:
     """Return the rule written as `regex:PATTERN`, or as a mapping of `name` and parameters.
 
     Raise ScorerError if it is invalid.
     """
-    return Rule(*read_scorer(written))
+    return ScoringRule(*read_scorer(written))
 
 
-def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
+def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[ScoringRule]:
     """Return the rules without duplicates. Raise ScorerError for the first invalid rule."""
     rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
     return list(rules.values())
