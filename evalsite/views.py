@@ -1,15 +1,24 @@
-"""The views of the health check and, in debug mode, the style guide."""
+"""The views of the health check, of the help and, in debug mode, of the style guide."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from evalsite.lib.ops.installation import get_shipped_folder
+from evalsite.lib.text import manual
 from runs_app.monitoring.health import measure_worker_health
+
+DOCS = get_shipped_folder("docs")
+IMAGE_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 @login_not_required
@@ -35,6 +44,40 @@ def healthz(request: HttpRequest) -> JsonResponse:
     if health.state != "ok" and request.GET.get("workers") == "1":
         return JsonResponse(content | {"status": health.state}, status=503)
     return JsonResponse(content)
+
+
+@require_safe
+def help_page(request: HttpRequest, name: str = manual.START) -> HttpResponse:
+    """Show a page of the documentation, or on the first page the sections that a search finds."""
+    page = manual.load_page(DOCS, name, reverse("help"))
+    if page is None:
+        raise Http404
+    query = request.GET.get("q", "")[:200].strip()
+    context = {
+        "page": page,
+        "body": SafeString(page.html),  # Of files of this copy, rendered without their HTML.
+        "pages": [manual.load_page(DOCS, other, reverse("help")) for other in manual.list_pages(DOCS)],
+        "query": query,
+        "hits": manual.search(DOCS, query),
+    }
+    return render(request, "help/page.html", context)
+
+
+@require_safe
+def help_image(request: HttpRequest, name: str) -> FileResponse:
+    """Send a picture of the documentation."""
+    file = DOCS / "images" / name
+    kind = IMAGE_TYPES.get(file.suffix)
+    if kind is None or name not in list_images():
+        raise Http404
+    return FileResponse(file.open("rb"), content_type=kind)
+
+
+@cache
+def list_images() -> frozenset[str]:
+    """Return the names of the pictures, so that no path of a request is ever opened."""
+    folder = DOCS / "images"
+    return frozenset(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
 
 
 @require_safe

@@ -324,8 +324,8 @@ OPTIONS = (
         label="Use the batch API (half price, up to 24 h)",
         title="Batch API",
         help="Only for endpoints with a batch API",
-        docs="use the [batch API](batches.md) of endpoints that have one: half price, within a day. Other endpoints "
-        "get single calls",
+        docs="use the [batch API](engine.md#batches) of endpoints that have one: half price, within a day. Other "
+        "endpoints get single calls",
         states=("used where the endpoint has one", "off"),
     ),
     ExperimentOption(

@@ -13,6 +13,7 @@ UNLINKED = {
     "gateway_messages": "for programs, as docs/gateway.md says",
     "gateway_models": "for programs, as docs/gateway.md says",
     "healthz": "for monitors and containers",
+    "help_image": "the renderer of the help writes it",
     "matrix_cell": "the matrix writes it as a relative address",
     "metrics": "for Prometheus",
     "password_change_done": "Django's own view leads there",

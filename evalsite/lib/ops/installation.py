@@ -1,6 +1,7 @@
 """This copy of Evalsite: a checkout, or an installed package. Where its files are, and how it starts its own modules.
 
-A wheel holds `templates/` and `samples/` inside the package `evalsite`. A checkout has them beside it.
+A wheel holds `templates/`, `samples/` and the pages of `docs/` inside the package `evalsite`. A checkout has them
+beside it.
 """
 
 import os
@@ -15,7 +16,7 @@ COMMIT_FILE = PACKAGE / "commit.txt"  # Written into the sdist and the wheel by 
 
 
 def get_shipped_folder(name: str) -> Path:
-    """Return the folder `templates` or `samples` of this copy."""
+    """Return the folder `templates`, `samples` or `docs` of this copy."""
     return (PACKAGE if IS_INSTALLED else ROOT) / name
 
 

@@ -238,6 +238,13 @@ def nav_link(context: RequestContext, url_name: str, label: str, *, also: str = 
     return format_html('<a href="{}"{}>{}</a>', href, current, label)
 
 
+@register.simple_tag
+def term(address: str, text: str) -> SafeString:
+    """Render a term as a link to its section in the help. address: such as `glossary#condition`."""
+    page, _, anchor = address.partition("#")
+    return format_html('<a class="help-link" href="{}#{}">{}</a>', reverse("help_page", args=[page]), anchor, text)
+
+
 @register.simple_tag(takes_context=True)
 def tab(context: RequestContext, href: str, label: str, amount: int | None = None, *, within: str = "") -> SafeString:
     """Render one tab of a `<nav class="tabs">`.

@@ -72,7 +72,9 @@ def programs(lab: Path, wheel: Path) -> Path:
 def test_the_wheel_contains_every_file_of_the_program_and_no_other(wheel: Path) -> None:
     files = {path for path in list_git_files("--cached", "--others", "--exclude-standard") if (ROOT / path).exists()}
     program = {path for path in files if path.startswith(tuple(f"{package}/" for package in PACKAGES))}
-    shipped = {f"evalsite/{path}" for path in files if path.startswith("templates/") or is_sample(path)}
+    shipped = {
+        f"evalsite/{path}" for path in files if path.startswith("templates/") or is_sample(path) or is_help(path)
+    }
     built = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert built - {COMMIT_FILE} == program | shipped
     assert {"runs_app/triggers.sql", "evalsite/samples/norms.csv", "evalsite/templates/base.html"} <= built
@@ -80,6 +82,10 @@ def test_the_wheel_contains_every_file_of_the_program_and_no_other(wheel: Path) 
 
 def is_sample(path: str) -> bool:
     return path.startswith("samples/") and not path.endswith(".py")
+
+
+def is_help(path: str) -> bool:
+    return path.startswith("docs/") and not path.startswith(("docs/deploy/", "docs/notebooks/"))
 
 
 def test_the_wheel_states_its_licences_and_its_command(wheel: Path) -> None:

@@ -10,7 +10,7 @@ from django.core.management import CommandError, get_commands, load_command_clas
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").glob("*.md")])
-PREFIX = r"(?:\.venv/bin/python |python )?manage\.py|m|docs/deploy/manage"
+PREFIX = r"evalsite|manage\.py|docs/deploy/manage"
 COMMAND_LINE = re.compile(rf"(?:`|^    )(?:{PREFIX}) ([a-z_]+(?: [^`\n]*)?)", re.MULTILINE)
 SHELL = re.compile(r"\s(?:>|\\?\||&&)\s.*")
 TEXT_ON_A_PAGE = re.compile(r"(?<![*\w])\*([A-Z][^*]{1,60}?)\*(?!\*)")
@@ -33,6 +33,12 @@ def test_every_command_line_uses_existing_commands_verbs_and_options(document):
         except (CommandError, KeyError) as error:
             errors.append(f"{line}: {error}")
     assert errors == []
+
+
+@pytest.mark.parametrize("document", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_the_documents_write_a_command_in_one_way(document):
+    text = document.read_text(encoding="utf-8").replace('alias evalsite="$PWD/.venv/bin/python $PWD/manage.py"', "")
+    assert re.findall(r".*(?:manage\.py|`m [a-z]).*", text) == []
 
 
 @pytest.mark.parametrize("line", ["drane", "drain --until-idel", "dataset approv photographs@1 --reason x"])

@@ -69,8 +69,8 @@ def test_names_in_the_docstring_of_a_package_exist(package):
     assert sorted(named - known) == []
 
 
-def test_the_readme_describes_every_package_with_a_subject_of_its_own():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_contributing_describes_every_package_with_a_subject_of_its_own():
+    document = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     usual = {"models", "admin", "forms", "tables", "views", "management", "migrations", "templatetags"}
     packages = {file.parent.name for app in APPS[1:] for file in (ROOT / app).glob("*/__init__.py")} - usual
-    assert sorted(packages - set(re.findall(r"^\| `(\w+)/` \|", readme, re.MULTILINE))) == []
+    assert sorted(packages - set(re.findall(r"^\| `(\w+)/` \|", document, re.MULTILINE))) == []
