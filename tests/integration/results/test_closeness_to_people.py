@@ -96,8 +96,8 @@ def test_the_page_leads_with_closeness_and_shows_mean_ratings_second(study, clie
     assert (
         text.index("near rates closer to people than far, by ")
         < text.index("r with people")
-        < text.index("Intervals on items like these: of r, the wider of Fisher")
         < text.index("Mean rating")
+        < text.index("Intervals on items like these: of r, the wider of Fisher")
     )
     (conclusion,) = response.context["screen"].conclusions
     assert conclusion.is_certain
