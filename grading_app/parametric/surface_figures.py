@@ -106,7 +106,7 @@ def _style_space(axes: Any, query: ExplorerQuery) -> None:
 
 
 def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 320 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])
+    return width, 280 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])
 
 
 def _draw_curves(query: ExplorerQuery, width: int) -> Drawing:
@@ -137,7 +137,7 @@ def draw_lines(
 ) -> tuple[Drawing, Axes]:
     """Draw lines with bands and their key below. A line is its label, and (x, value, low, high) for each point."""
     key = KEY_HEIGHT * len(lines)
-    grid = plot_style.Grid(1, 1, width, 320 - 26 - 58, left=48, bottom=58 + key)
+    grid = plot_style.Grid(1, 1, width, 280 - 26 - 58, left=48, bottom=58 + key)
     figure, (axes,) = grid.make_panels()
     for index, (label, points) in enumerate(lines):
         colour, dash = LINES[index % len(LINES)], DASHES[index % len(DASHES)]

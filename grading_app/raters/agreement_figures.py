@@ -59,7 +59,7 @@ def make_difference_figure(limits: LimitsOfAgreement, judge: str) -> Figure:
     title = f"{judge} minus people"
 
     def make_grid(width: int) -> plot_style.Grid:
-        return plot_style.Grid(1, 1, width, panel_height=240, left=48, right=96, top=14, bottom=44)
+        return plot_style.Grid(1, 1, width, panel_height=222, left=48, right=100, top=14, bottom=44)
 
     return Figure(
         "agreement-differences",
@@ -98,7 +98,7 @@ def make_confusion_figure(
 
     def make_grid(width: int) -> plot_style.Grid:
         side = min(width - 96, max(232, 44 * len(categories)))
-        return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
+        return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=40, bottom=30)
 
     return Figure(
         "agreement-confusion",
@@ -164,7 +164,7 @@ def _draw_confusion(
     axis.spines["bottom"].set_visible(False)
     columns_title = plot_style.shorten(f"across: {names[1]}", grid.panel_width)
     plot_style.write_note(axis, 0, 1, columns_title, va="bottom", offset=4, color=plot_style.TEXT)
-    plot_style.write_note(axis, 0, 1, plot_style.shorten(f"down: {names[0]}", grid.panel_width), va="bottom", offset=18)
+    plot_style.write_note(axis, 0, 1, plot_style.shorten(f"down: {names[0]}", grid.panel_width), va="bottom", offset=20)
     return figure
 
 

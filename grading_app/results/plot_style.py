@@ -59,9 +59,9 @@ FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
 
 WIDE, NARROW = 560, 332  # CSS pixels: half of a page, and a phone.
 PIXEL = 0.75  # The size of a CSS pixel in points.
-LETTER = 6.4  # The width of an average letter at the normal size, in CSS pixels.
+LETTER = 7.0  # The width of an average letter at the normal size, in CSS pixels.
 SEPARATOR = re.compile(" [−·] |: ")  # Where a long label may go on in a second line.
-SMALL, NORMAL = 11 * PIXEL, 12 * PIXEL
+SMALL = NORMAL = 12 * PIXEL  # Small text is muted, not smaller: 12 pixels are the least that everybody reads.
 DRAWING = threading.Lock()  # All threads share the fonts and settings of matplotlib.
 
 
@@ -195,7 +195,7 @@ def wrap(text: str, width: float) -> str:
 def fit_labels(labels: Sequence[str], width: int, max_width: int) -> int:
     """Return the space in pixels for these labels of rows, at most `max_width` and 42 % of the figure's width."""
     longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
-    return round(min(longest * 1.06 * LETTER + 16, max_width, 0.42 * width))
+    return round(min(longest * LETTER + 18, max_width, 0.42 * width))
 
 
 def draw_intervals(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:

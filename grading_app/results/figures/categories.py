@@ -93,7 +93,7 @@ def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:
         right=26,
         top=42,
         bottom=30,
-        gap_x=36,
+        gap_x=46,
         gap_y=64,
     )
 

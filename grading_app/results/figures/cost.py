@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 Box = tuple[float, float, float, float]  # Left, bottom, right, top.
-HEIGHT = 260
+HEIGHT, NARROW_HEIGHT = 210, 280  # A phone needs the height for the names.
+NAME_LETTER = 7.7  # CSS pixels of an average letter of a name, in the widest of the fonts.
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
-NAME_LETTER = 6.4  # CSS pixels of an average letter of a name, in the widest of the fonts.
 SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
          ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
 """The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
@@ -70,7 +70,8 @@ def make_cost_figure(board: Leaderboard, measure: Measure) -> Figure:
 
 
 def _make_grid(width: int) -> plot_style.Grid:
-    return plot_style.Grid(1, 1, width, HEIGHT, left=56, right=28)
+    height = HEIGHT if width >= plot_style.WIDE else NARROW_HEIGHT
+    return plot_style.Grid(1, 1, width, height, left=56, right=28)
 
 
 def _draw(board: Leaderboard, measure: Measure, width: int) -> Drawing:
@@ -121,20 +122,25 @@ def _write_names(
 
     points = {row.condition: _get_point(row, measure) for row in rows}
     boxes = [(_make_box(*to_pixels(*place), 10, 10), 2) for place in points.values()]
+    for row in rows:  # The intervals are vertical lines.
+        score, cost = row.scores[measure.key], points[row.condition][0]
+        if score.interval is not None:
+            (x, bottom), (_, top) = (to_pixels(cost, end) for end in score.interval)
+            boxes.append(((x - 1, bottom, x + 1, top), 1))
     line = [to_pixels(*place) for place in frontier]
     for (x0, y0), (x1, y1) in pairwise(line):
         boxes += [(_make_box(x0 + at / 30 * (x1 - x0), y0 + at / 30 * (y1 - y0), 2, 2), 1) for at in range(31)]
     left, low, right, high = (float(end) / plot_style.PIXEL for end in axis.bbox.extents)
     for row in named_rows:
-        name = plot_style.shorten(row.label, width / 2.4)
+        name = plot_style.shorten(row.label, width / 2.3)
         x, y = to_pixels(*points[row.condition])
         length = len(name) * NAME_LETTER
         candidates = []
         for order, (side, up) in enumerate(SIDES):
             start = x + 8 if side == "left" else x - 8 - length if side == "right" else x - length / 2
             inside = max(left + 2, min(start, right - length - 2))
-            middle = max(low + 7, min(y + up, high - 7))
-            box = (inside, middle - 7, inside + length, middle + 7)
+            middle = max(low + 8, min(y + up, high - 8))
+            box = (inside, middle - 8, inside + length, middle + 8)
             moved = abs(inside - start) + abs(middle - y - up)
             hidden = sum(weight for other, weight in boxes if _overlap(box, other))
             candidates.append((hidden, moved > 0, order, box))

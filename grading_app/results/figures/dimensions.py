@@ -44,8 +44,8 @@ def make_figures(data: RatingData, suffix: str = "") -> Iterator[Figure]:
          "Histograms of the standard deviation of each item's ratings."),
         ("mean-sd", "mean and SD of items", with_sd, arrange_panels, _draw_mean_sd,
          "Each point is an item: the SD of its ratings over their mean, with the least-squares quadratic fit."),
-        ("human", "models over people", models if data.norms is not None else [], partial(arrange_panels, height=170),
-         _draw_human,
+        ("human", "models over people", models if data.norms is not None else [],
+         partial(arrange_panels, height=170, max_columns=2), _draw_human,
          "Each point is an item: the model's mean over the human mean, with the least-squares line and Pearson's r. "
          "Dashed: equality."),
         ("conditions", "item means by condition", data.all_series, _arrange_rows, _draw_conditions,
@@ -106,10 +106,12 @@ def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def arrange_panels(series: Sequence[Series], width: int, *, height: int = 150, top: int = 44) -> plot_style.Grid:
+def arrange_panels(
+    series: Sequence[Series], width: int, *, height: int = 150, top: int = 44, max_columns: int = 3
+) -> plot_style.Grid:
     """Return the grid of the first MAX_PANELS series."""
     panels = min(MAX_PANELS, len(series))
-    columns = max(1, min(3 if width >= plot_style.WIDE else 2, panels, width // 150))
+    columns = max(1, min(max_columns if width >= plot_style.WIDE else 2, panels, width // 150))
     return plot_style.Grid(
         panels, columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from grading_app.statistics.reliability import Repeatability, repeatability
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-HEIGHT = 240
+HEIGHT = 220
 REPETITIONS = (1, 2, 3, 5, 10, 20, 50, 100)
 MAX_CONDITIONS = len(plot_style.SERIES)
 RepeatabilityByCondition = dict[str, Repeatability]
@@ -37,8 +38,8 @@ def make_figure(scores: ItemScores, labels: dict[int, str], measure: str, suffix
         + _describe_extent(by_condition),
         "Reliability over repetitions. "
         + "; ".join(f"{name}: {estimate.single:.2f}" for name, estimate in by_condition.items()),
-        lambda width: (width, _make_grid(width).height),
-        lambda width: _draw(by_condition, _make_grid(width)),
+        lambda width: (width, _make_grid(by_condition, width).height),
+        lambda width: _draw(by_condition, _make_grid(by_condition, width)),
         lambda: _build_table(by_condition, measure),
         page="experiment_analysis",
         in_report=True,
@@ -74,8 +75,10 @@ def _build_table(by_condition: RepeatabilityByCondition, measure: str) -> Result
     )
 
 
-def _make_grid(width: int) -> plot_style.Grid:
-    return plot_style.Grid(1, 1, width, HEIGHT, left=48, right=min(170, width // 3), top=16)
+def _make_grid(names: Collection[str], width: int) -> plot_style.Grid:
+    """Return the grid, with space for the names at the right ends of their curves."""
+    right = round(min(170, width / 3, 16 + plot_style.LETTER * max(map(len, names))))
+    return plot_style.Grid(1, 1, width, HEIGHT, left=48, right=right, top=16)
 
 
 def _draw(by_condition: RepeatabilityByCondition, grid: plot_style.Grid) -> Drawing:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-HEIGHT = 260
+HEIGHT = 210
 MAX_Z = 3.5
 """The modified z beyond which a residual is far (Iglewicz and Hoaglin 1993)."""
 MAX_LABELS, LABEL_WIDTH, LABEL_HEIGHT = 8, 110, 15  # The size of a label is in CSS pixels.
