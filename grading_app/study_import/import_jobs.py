@@ -20,16 +20,15 @@ from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.history import StatusChange
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
+from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
 from grading_app.study_import.study import MAX_PROBLEMS, Design, DesignNames, Study, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
@@ -124,16 +123,15 @@ def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> StudyRepor
 def _take_design(design: Design, job: BackgroundJob, user: User) -> StudyReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
     try:
-        spec = read_spec(design.content)
-        if Experiment.objects.filter(slug=spec.experiment).exists():
-            raise StudyError([f"the experiment {spec.experiment} exists: choose another name"])
         with transaction.atomic():
-            experiment = create_experiment(spec, by=user, is_import=True)
+            experiment, notes = create_draft(design, user)
             counts = [("Models", experiment.language_models.count()), ("Prompts", experiment.prompts.count())]
             transaction.set_rollback(job.kind == CHECK)
     except SpecError as error:
         raise StudyError(error.problems) from error
-    return StudyReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=list(design.notes)[:MAX_NOTES])
+    if design.items:
+        counts.insert(0, ("Items", len(design.items)))
+    return StudyReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes[:MAX_NOTES])
 
 
 def _take_study(study: Study, job: BackgroundJob, user: User) -> StudyReport:

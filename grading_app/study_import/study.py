@@ -310,11 +310,16 @@ NAMES_OF_FILE = DesignNames()
 
 @dataclass(frozen=True)
 class Design:
-    """A design of another tool. content: as an experiment file has it. notes: what was not taken, and why."""
+    """A design of another tool. content: as an experiment file has it. notes: what was not taken, and why.
+
+    items: of its dataset, as mappings of the fields of `StudyItem`, if the files have them. Without models in the
+    content, the draft gets one of this site.
+    """
 
     tool: str
     content: Mapping[str, Any]
     notes: Sequence[str]
+    items: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

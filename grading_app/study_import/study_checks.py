@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -27,13 +27,20 @@ def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
     if not study.items:
         raise StudyError([f"{study.name}: the files have no trial"])
-    problems = [f"item {item.key[:80]!r}: {problem}" for item in study.items for problem in _find_item_problems(item)]
+    check_items(study.items)
+    problems: list[str] = []
     for condition in (*study.conditions, *study.planned, *(judge.condition for judge in study.judges.values())):
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
         problems += [f"condition {condition.key[:80]!r}: {problem}" for problem in _find_setting_problems(condition)]
     if problems:
+        raise StudyError(problems)
+
+
+def check_items(items: Sequence[StudyItem]) -> None:
+    """Raise StudyError if the database could not store an item or a norm."""
+    if problems := [f"item {item.key[:80]!r}: {problem}" for item in items for problem in _find_item_problems(item)]:
         raise StudyError(problems)
 
 
@@ -102,8 +109,8 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
 def _find_call_problems(call: StudyCall) -> Iterator[str]:
     for name in USAGE:
         value = getattr(call, name)
-        if value is not None and not 0 <= value <= MAX_INTEGER:
-            yield f"{name} is {value}, not between 0 and {MAX_INTEGER:,}"
+        if value is not None and not (type(value) is int and 0 <= value <= MAX_INTEGER):
+            yield f"{name} is {value!r:.60}, not a whole number between 0 and {MAX_INTEGER:,}"
     for name in ("cost_usd", "list_usd"):
         usd = getattr(call, name)
         if usd is not None and not (usd.is_finite() and 0 <= usd <= MAX_USD):

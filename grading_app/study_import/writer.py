@@ -71,7 +71,7 @@ def write_study(
 def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) -> ImportReport:
     experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
     if experiment is None:
-        experiment = _create_experiment(study, slug, owner, dataset or _create_dataset(study, slug, owner))
+        experiment = _create_experiment(study, slug, owner, dataset or create_dataset(study, slug, owner))
     elif experiment.imported_from != study.tool:
         raise StudyError([f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"])
     elif dataset is not None and dataset != experiment.dataset:
@@ -125,7 +125,8 @@ def _check_items(study: Study, dataset: Dataset) -> None:
         raise StudyError(problems)
 
 
-def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
+def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
+    """Create an approved dataset of the study's items. Raise StudyError if the name is in use."""
     if Dataset.objects.filter(slug=slug).exists():
         raise StudyError([f"the dataset {slug} exists: choose another name"])
     dataset = Dataset.objects.create(

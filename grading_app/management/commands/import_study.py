@@ -12,15 +12,14 @@ from django.db import transaction
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Grader, Rubric
+from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import Design, DesignNames, StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
-from runs_app.models import Experiment, Prompt
+from runs_app.models import Prompt
 
 
 class Command(OutputCommand):
@@ -60,11 +59,8 @@ class Command(OutputCommand):
         self._print_report(report, study.tool, dry=options["dry_run"])
 
     def _create_design(self, design: Design, owner: User, *, dry_run: bool) -> None:
-        spec = read_spec(design.content)
-        if Experiment.objects.filter(slug=spec.experiment).exists():
-            refuse_input(f"the experiment {spec.experiment} exists: choose another name")
         with transaction.atomic():
-            experiment = create_experiment(spec, by=owner, trusted=True, is_import=True)
+            experiment, notes = create_draft(design, owner, trusted=True)
             prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
             graders = Grader.objects.filter(name__in=experiment.graders, archived_at=None)
             rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
@@ -72,7 +68,7 @@ class Command(OutputCommand):
             transaction.set_rollback(dry_run)
         result = "would be created" if dry_run else "created"
         self.write(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
-        for note in design.notes:
+        for note in notes:
             self.write(f"  {note}")
         if waiting and not dry_run:
             self.write("  Before the launch, read and approve its texts:")
