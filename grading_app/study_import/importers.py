@@ -13,15 +13,26 @@ from pathlib import Path
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError, ScratchFolder
+from grading_app.study_import.formats.every_eval_ever import EVERY_EVAL_EVER
+from grading_app.study_import.formats.helm import HELM
+from grading_app.study_import.formats.hub_eval import HUB_EVAL
 from grading_app.study_import.formats.inspect_ai import INSPECT
 from grading_app.study_import.formats.itemeval import ITEMEVAL
+from grading_app.study_import.formats.label_studio import LABEL_STUDIO
+from grading_app.study_import.formats.lm_eval import LM_EVAL
 from grading_app.study_import.formats.oasis_llm import OASIS_DUCKDB, OASIS_LLM
+from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
+from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
 from grading_app.study_import.study import NAMES_OF_FILE, Design, DesignNames, Study, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {
-    study_format.name: study_format for study_format in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)
-}
+    study_format.name: study_format
+    for study_format in (
+        OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE, LM_EVAL, HELM, EVERY_EVAL_EVER, OPENAI_EVALS,
+        PROMPTFOO, LABEL_STUDIO, HUB_EVAL,
+    )
+}  # fmt: skip
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 

@@ -51,6 +51,16 @@ def read_json(file: Path) -> dict[str, Any]:
     return parse_json(file.read_bytes(), file.name)
 
 
+def read_json_list(file: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a file with a list. Raise StudyError for anything else, or for a large file."""
+    if file.stat().st_size > LARGEST_JSON:
+        raise StudyError([f"{file.name}: larger than {LARGEST_JSON // 2**20} MB"])
+    rows = parse_json(b'{"rows": ' + file.read_bytes() + b"}", file.name)["rows"]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise StudyError([f"{file.name}: not a list of objects"])
+    return rows
+
+
 def read_json_lines(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
     """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
     for file in files:

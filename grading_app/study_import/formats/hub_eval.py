@@ -1,0 +1,155 @@
+"""The Hub's `eval.yaml`: a benchmark in a dataset repository, as the design of an experiment with its items.
+
+The rows of the task's split are items, if their files (JSON lines or Parquet) are in the folder. Its solvers become a
+prompt, and its scorer one of this site.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.stored_tables import read_parquet_files
+from grading_app.study_import.study import (
+    Design,
+    DesignNames,
+    Study,
+    StudyError,
+    StudyFormat,
+    refuse_unreadable,
+    replace_non_finite,
+)
+from grading_app.study_import.text_files import find_files, read_objects, read_yaml_files
+
+# Scorers of the format with a rule that a scorer of this site has.
+SCORERS = {"choice": "multiple_choice", "exact": "exact_match", "math": "numeric"}
+SOLVERS = {"system_message", "prompt_template", "multiple_choice", "generate"}
+CHOICE_PROMPT = "Answer the question with the letter of the right choice alone.\n\n{{input}}\n\n{{choices}}"
+TASK_KEYS = {"id", "config", "split", "field_spec", "epochs", "solvers", "scorers"}
+Row = Mapping[str, Any]
+
+
+def find_design(path: Path, names: DesignNames) -> Design | None:
+    """Return the design of the first task of a benchmark file, None for another file. Raise StudyError."""
+    for file, content in read_yaml_files(path):
+        tasks = content.get("tasks")
+        if isinstance(tasks, list) and tasks and all(isinstance(task, dict) and "field_spec" in task for task in tasks):
+            with refuse_unreadable(file.name):
+                return _build_design(path if path.is_dir() else path.parent, file, content, tasks, names)
+    return None
+
+
+def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names: DesignNames) -> Design:
+    task, notes = tasks[0], []
+    title = str(content.get("name") or task.get("id") or file.parent.name or "benchmark")
+    files = _find_split_files(root, str(task.get("config") or "default"), str(task.get("split") or "test"))
+    items = [
+        _build_item(where, number, row, task["field_spec"]) for number, (where, row) in enumerate(_read_rows(files))
+    ]
+    if items:
+        notes.append(f"{len(items)} rows of {', '.join(part.name for part in files)[:200]} are the items.")
+    else:
+        notes.append(
+            f"The rows of the split {task.get('split') or 'test'} are not in the folder: import the dataset first, "
+            f"with the mapping of field_spec, and name it. {_describe_fields(task['field_spec'])}"
+        )
+    if len(tasks) > 1:
+        others = ", ".join(str(other.get("id")) for other in tasks[1:])
+        notes.append(f"{len(tasks) - 1} other tasks are not taken: {others[:300]}.")
+    system, user = "", "{{input}}"
+    for solver in task.get("solvers") or ():
+        name, arguments = str(solver.get("name")), solver.get("args") or {}
+        template = str(arguments.get("template") or "")
+        if name == "system_message":
+            system = template
+        elif name == "prompt_template":
+            user = template.replace("{prompt}", "{{input}}")
+        elif name == "multiple_choice":
+            user = template.replace("{question}", "{{input}}").replace("{choices}", "{{choices}}") or CHOICE_PROMPT
+        if name not in SOLVERS:
+            notes.append(f"The solver {name} is not taken.")
+    turns = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
+    scorers = [str(scorer.get("name")) for scorer in task.get("scorers") or ()]
+    if unknown := [name for name in scorers if name not in SCORERS]:
+        notes.append(f"Scorers are not taken, choose one here or a judge: {', '.join(unknown)[:300]}.")
+    if keys := sorted(str(key) for key in task.keys() - TASK_KEYS):
+        notes.append(f"These keys of the task are not taken: {', '.join(keys)[:300]}.")
+    return Design(
+        "the Hub (eval.yaml)",
+        {
+            "experiment": names.experiment or slugify_name(title),
+            "title": title[:200],
+            "description": str(content.get("description") or ""),
+            "dataset": names.dataset or slugify_name(title),
+            "prompts": [{"name": f"hub-{slugify_name(str(task.get('id') or title))}"[:70], "messages": turns}],
+            "samples": int(task.get("epochs") or 1),
+            "grade": {"scorers": [SCORERS[name] for name in scorers if name in SCORERS]},
+        },
+        notes,
+        items,
+    )
+
+
+def _find_split_files(root: Path, config: str, split: str) -> list[Path]:
+    """Return the files of a split, as dataset repositories name them. Those of the config are preferred."""
+    files = [file for file in find_files(root, ".jsonl", ".parquet") if split in file.relative_to(root).as_posix()]
+    return [file for file in files if config in file.relative_to(root).as_posix()] or files
+
+
+def _read_rows(files: list[Path]) -> Iterator[tuple[str, Row]]:
+    yield from read_objects(file for file in files if file.suffix == ".jsonl")
+    parquet = {f"part{number}": file for number, file in enumerate(files) if file.suffix == ".parquet"}
+    tables = read_parquet_files(parquet) if parquet else None
+    for table in parquet:
+        if tables is not None:
+            yield from tables.rows(table)
+
+
+def _describe_fields(fields: Row) -> str:
+    return "; ".join(f"{name} from {column}" for name, column in fields.items() if isinstance(column, str))[:300] + "."
+
+
+def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any]:
+    """Return the item of a row. A target of a choice is its number, which becomes a letter, or `literal:TEXT`."""
+    columns = [column for column in (fields.get("input"), fields.get("target")) if isinstance(column, str)]
+    if missing := [name for name in columns if name not in row and not name.startswith("literal:")]:
+        raise StudyError([f"{where}: {', '.join(missing)} missing"])
+    choices: Any = fields.get("choices")
+    if isinstance(choices, list):
+        choices = [row[name] for name in choices]
+    elif choices:
+        choices = row[choices]
+    target = str(fields.get("target") or "")
+    value = target.removeprefix("literal:") if target.startswith("literal:") else row.get(target)
+    if isinstance(value, int) and choices and 0 <= value < len(choices):
+        value = string.ascii_uppercase[value]
+    used = (
+        {fields.get("input"), fields.get("target"), fields.get("choices")} - {None}
+        if not isinstance(fields.get("choices"), list)
+        else {fields.get("input"), fields.get("target"), *fields["choices"]}
+    )
+    key = row.get(str(fields.get("id") or "id"))
+    return {
+        "key": str(key if key is not None else f"row-{number + 1:05}")[:200],
+        "input": str(row[str(fields["input"])]),
+        "target": "" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value),
+        "choices": [str(choice) for choice in choices or ()],
+        "metadata": replace_non_finite({name: part for name, part in row.items() if name not in used}),
+    }
+
+
+def _refuse_results(path: Path) -> Study:
+    raise StudyError([f"{path.name}: a benchmark file has no results; choose the folder with eval.yaml and its data"])
+
+
+HUB_EVAL = StudyFormat(
+    name="hub-eval",
+    label="Benchmark of the Hub (eval.yaml)",
+    recognises=lambda path: False,
+    read=_refuse_results,
+    content="eval.yaml, or a folder with it and the files of its split: a draft with its dataset",
+    find_design=find_design,
+)

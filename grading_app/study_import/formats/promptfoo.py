@@ -1,0 +1,366 @@
+"""promptfoo: the JSON of an evaluation's results as a study, and its YAML configuration as a design.
+
+A test is an item, a provider with a prompt is a condition, a result is a trial. Each assertion is a score.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import hash_content, slugify_name
+from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.study import (
+    Design,
+    DesignNames,
+    Study,
+    StudyCondition,
+    StudyError,
+    StudyFormat,
+    StudyItem,
+    StudyScore,
+    StudyTrial,
+    describe_counts,
+    read_finish,
+    read_settings,
+    read_time,
+    refuse_unreadable,
+    replace_non_finite,
+    separate_equal,
+)
+from grading_app.study_import.text_files import find_files, read_json, read_text, read_yaml_files
+
+TOOL = "promptfoo"
+VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+ERROR = 2  # failureReason of a result without an answer. 1 is a failed assertion.
+# Assertions that compare the answer with a text of the test, so that this is the right answer.
+EQUAL = (
+    "equals",
+    "contains",
+    "icontains",
+    "starts-with",
+    "is-exact",
+    "similar",
+    "factuality",
+    "levenshtein",
+    "rouge-n",
+)
+JUDGES = ("llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "answer-relevance")
+CONFIG_KEYS = {"description", "prompts", "providers", "targets", "tests", "defaultTest", "env", "outputPath", "tags"}
+Row = Mapping[str, Any]
+
+
+def _find_results(path: Path) -> list[tuple[str, Row]]:
+    """Return the evaluations at the path, with the names of their files. A list within `results` is a version 3."""
+    found: list[tuple[str, Row]] = []
+    for file in find_files(path, ".json"):
+        with file.open("rb") as start:
+            if b'"results"' not in start.read(2_000):
+                continue
+        content = read_json(file)
+        results = content.get("results")
+        if isinstance(results, dict) and isinstance(results.get("results"), list) and "prompts" in results:
+            found.append((file.name, content))
+    return found
+
+
+def read_promptfoo(path: Path) -> Study:
+    """Return the study of one evaluation, or of all in a folder. Raise StudyError, which names file and result."""
+    evaluations = _find_results(path)
+    if not evaluations:
+        raise StudyError([f"{path.name}: no results of promptfoo; write them with `promptfoo eval -o results.json`"])
+    counts: Counter[str] = Counter()
+    items: dict[str, StudyItem] = {}
+    conditions: dict[str, StudyCondition] = {}
+    for name, content in evaluations:
+        providers = [one for one in _list((content.get("config") or {}).get("providers")) if isinstance(one, dict)]
+        for where, row in _list_rows(name, content):
+            with refuse_unreadable(where):
+                item = _build_item(row)
+                items.setdefault(item.key, item)
+                condition = _build_condition(content, row, providers)
+                conditions.setdefault(condition.key, condition)
+                parts = _list_assertions(row)
+                counts["not asked"] += (
+                    not (row.get("response") or {}).get("output") and row.get("failureReason") != ERROR
+                )
+                counts["cached"] += bool((row.get("response") or {}).get("cached"))
+                counts["free"] += not row.get("cost")
+                counts["judges"] += sum(part["type"] in JUDGES for part, _ in parts)
+                counts["files"] += any(str(value).startswith("file://") for value in (row.get("vars") or {}).values())
+    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
+    first = evaluations[0][1].get("config") or {}
+    return Study(
+        name=str(first.get("description") or "") or path.stem,
+        tool=TOOL,
+        items=list(items.values()),
+        conditions=distinct_conditions,
+        trials=partial(_read_trials, evaluations),
+        notes=[
+            "Keys, headers and addresses of providers are not taken.",
+            *describe_counts(counts, {
+                "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",
+                "cached": "{} results came from the tool's own cache: nothing was paid.",
+                "judges": "{} scores are of judges, whose messages and costs are not in the file.",
+                "files": "{} results name a file as variable, which is not read.",
+                "not asked": "{} results are empty answers.",
+            }),
+            *separation_notes,
+        ],
+    )  # fmt: skip
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def _list_rows(name: str, content: Row) -> Iterator[tuple[str, Row]]:
+    for number, row in enumerate(content["results"]["results"], start=1):
+        if not isinstance(row, dict):
+            raise StudyError([f"{name}, result {number}: not an object"])
+        yield f"{name}, result {number}", row
+
+
+def _list_assertions(row: Row) -> list[tuple[Row, Row]]:
+    """Return the assertions of a result, each with its verdict."""
+    components = (row.get("gradingResult") or {}).get("componentResults") or []
+    return [(part["assertion"], part) for part in components if isinstance((part or {}).get("assertion"), dict)]
+
+
+def _build_item(row: Row) -> StudyItem:
+    """Return the item of a test: its variables. A repeated test is the same item."""
+    test = row.get("testCase") or {}
+    variables = {name: value for name, value in (row.get("vars") or {}).items() if not str(name).startswith("_")}
+    assertions = [part for part in test.get("assert") or [] if isinstance(part, dict)]
+    targets = [str(part["value"]) for part in assertions if part.get("type") in EQUAL and part.get("value") is not None]
+    identity = hash_content([replace_non_finite(variables), str(test.get("description") or ""), assertions])[:12]
+    values = [value if isinstance(value, str) else json.dumps(value) for value in variables.values()]
+    label = str(test.get("description") or (values[0] if values else "test"))
+    return StudyItem(
+        key=f"{slugify_name(label[:60]) or 'test'}-{identity}",
+        input="\n\n".join(values) or str((row.get("prompt") or {}).get("raw") or ""),
+        target="\n".join(targets),
+        category=str((test.get("metadata") or {}).get("category") or "")[:200],
+        metadata=replace_non_finite(
+            {**variables, **({"test": test["description"]} if test.get("description") else {})}
+        ),
+    )
+
+
+def _build_condition(content: Row, row: Row, providers: Sequence[Row]) -> StudyCondition:
+    provider, place = row.get("provider") or {}, int(row["promptIdx"])
+    provider_id, label = str(provider.get("id") or "unknown"), str(provider.get("label") or "")
+    same = [one for one in providers if str(one.get("id")) == provider_id and str(one.get("label") or "") == label]
+    config = {**((same[0].get("config") or {}) if same else {}), **((row.get("prompt") or {}).get("config") or {})}
+    prompts = content["results"]["prompts"]
+    raw = str(prompts[place].get("raw") or "") if place < len(prompts) else str((row.get("prompt") or {}).get("raw"))
+    name = str((row.get("prompt") or {}).get("label") or "prompt")
+    return StudyCondition(
+        key=json.dumps([provider_id, label, name, hash_content(raw)[:12]]),
+        **_split_provider(provider_id, label),
+        prompt=slugify_name(name[:60]) or "prompt",
+        messages=_build_turns(raw, "meta."),
+        sampler=slugify_name(f"promptfoo-{label or provider_id}"[:70]),
+        settings=_read_settings(config),
+    )
+
+
+def _read_settings(config: Row) -> dict[str, Any]:
+    settings = read_settings({**config, "max_tokens": config.get("max_tokens", config.get("max_completion_tokens"))})
+    return settings | (
+        {"reasoning_effort": effort} if isinstance(effort := config.get("reasoning_effort"), str) else {}
+    )
+
+
+def _split_provider(provider_id: str, label: str = "") -> dict[str, Any]:
+    """Return the fields of a condition. `openai:chat:NAME` and `ollama:NAME` start with the provider."""
+    provider, colon, rest = provider_id.partition(":")
+    model = rest.rpartition(":")[2] if provider in ("openai", "anthropic", "azure", "google", "vertex") else rest
+    return {"model": label or model or provider, "model_id": model or provider, "provider": provider if colon else ""}
+
+
+def _build_turns(raw: str, prefix: str) -> tuple[Mapping[str, str], ...]:
+    """Return the turns of a prompt: a JSON list of messages, or a text. Variables become fields of the item."""
+    try:
+        messages = json.loads(raw)
+    except (ValueError, RecursionError):
+        messages = None
+    if not isinstance(messages, list) or not all(isinstance(turn, dict) and "role" in turn for turn in messages):
+        messages = [{"role": "user", "content": raw}]
+    return tuple(
+        {
+            "role": str(turn["role"]),
+            "content": VARIABLE.sub(
+                lambda match: f"{{{{{prefix}{match[1]}}}}}",
+                turn["content"] if isinstance(turn.get("content"), str) else json.dumps(turn.get("content")),
+            ),
+        }
+        for turn in messages
+    )
+
+
+def _read_trials(evaluations: Sequence[tuple[str, Row]]) -> Iterator[StudyTrial]:
+    """Yield the results. A repeated test of a condition is its next repetition."""
+    identities = KeyIndex()
+    for name, content in evaluations:
+        providers = [one for one in _list((content.get("config") or {}).get("providers")) if isinstance(one, dict)]
+        time = read_time((content.get("results") or {}).get("timestamp"))
+        for where, row in _list_rows(name, content):
+            with refuse_unreadable(where):
+                item, condition = _build_item(row).key, _build_condition(content, row, providers).key
+                response, usage = row.get("response") or {}, row.get("tokenUsage") or {}
+                output = response.get("output")
+                is_error = row.get("failureReason") == ERROR or (output is None and bool(row.get("error")))
+                text = output if isinstance(output, str) else "" if output is None else json.dumps(output)
+                is_cached = bool(response.get("cached"))
+                details = usage.get("completionDetails") or {}
+                trial = StudyTrial(
+                    where=where,
+                    condition=condition,
+                    item=item,
+                    sample_idx=identities.count((item, condition)),
+                    is_done=not is_error,
+                    answer=text,
+                    raw_response=None if is_error else text,
+                    **read_finish(response.get("finishReason")),
+                    input_tokens=None if is_error or is_cached else usage.get("prompt"),
+                    output_tokens=None if is_error or is_cached else usage.get("completion"),
+                    reasoning_tokens=None if is_error or is_cached else details.get("reasoning"),
+                    cost_usd=Decimal(0) if is_cached else Decimal(str(row["cost"])) if row.get("cost") else None,
+                    latency_ms=None if row.get("latencyMs") is None else round(row["latencyMs"]),
+                    is_cached=is_cached,
+                    error_class="unknown" if is_error else "",
+                    error=str(row.get("error") or "") if is_error else "",
+                    completed_at=time,
+                    scores=() if is_error else tuple(_list_scores(row)),
+                )
+            yield trial
+
+
+def _list_scores(row: Row) -> Iterator[StudyScore]:
+    """Yield the score of each assertion by its metric or type, and the weighted score of the test as `score`."""
+    names: Counter[str] = Counter()
+    for assertion, verdict in _list_assertions(row):
+        name = str(assertion.get("metric") or assertion.get("type") or "assertion")
+        names[name] += 1
+        yield StudyScore(
+            scorer=name if names[name] == 1 else f"{name}-{names[name]}",
+            value=float(verdict["score"]),
+            raw=str(assertion.get("value") or "")[:2000],
+            reasoning=str(verdict.get("reason") or ""),
+            detail={"pass": bool(verdict.get("pass"))},
+        )
+    grading = row.get("gradingResult") or {}
+    if grading.get("score") is not None:
+        yield StudyScore(
+            "score", float(grading["score"]), reasoning=str(grading.get("reason") or ""),
+            detail={"pass": bool(grading.get("pass"))},
+        )  # fmt: skip
+
+
+# --- the design -------------------------------------------------------------------------------------------------------
+
+
+def find_design(path: Path, names: DesignNames) -> Design | None:
+    """Return the design of a configuration, None for another file. Raise StudyError for an unreadable prompt."""
+    for file, config in read_yaml_files(path):
+        providers = _list(config.get("providers") or config.get("targets"))
+        if config.get("prompts") and providers:
+            return _build_design(file, path if path.is_dir() else path.parent, config, providers, names)
+    return None
+
+
+def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any], names: DesignNames) -> Design:
+    prompts = []
+    for number, prompt in enumerate(_list(config["prompts"]), start=1):
+        entry = prompt if isinstance(prompt, dict) else {"raw": prompt}
+        raw = str(entry.get("raw") or entry.get("id") or "")
+        if raw.startswith("file://"):
+            raw = _read_prompt(file, root, raw.removeprefix("file://"))
+        label = slugify_name(str(entry.get("label") or entry.get("id") or f"prompt-{number}")[:60])
+        prompts.append({"name": f"promptfoo-{label}", "messages": list(_build_turns(raw, "meta."))})
+    models, samplers = _list_models(providers, names.endpoint)
+    items: dict[str, StudyItem] = {}
+    assertions: Counter[str] = Counter()
+    tests = _list(config.get("tests"))
+    for test in (test for test in tests if isinstance(test, dict)):
+        item = _build_item({"testCase": test, "vars": test.get("vars")})
+        items.setdefault(item.key, item)
+        assertions.update(
+            str(part.get("type") if isinstance(part, dict) else part) for part in test.get("assert") or []
+        )
+    kinds = ", ".join(f"{n} {kind}" for kind, n in assertions.most_common())
+    unknown_keys = ", ".join(sorted(str(key) for key in config.keys() - CONFIG_KEYS))
+    notes = {
+        "The providers have different settings: every model is asked with each of them. Check them.": len(samplers) > 1,
+        "Some tests are files or names, which are not read. Import them as a dataset, and name it.": not all(
+            isinstance(test, dict) for test in tests
+        ),
+        f"Assertions are not taken; choose scorers and judges: {kinds[:300]}.": kinds,
+        f"These keys are not taken: {unknown_keys[:300]}.": unknown_keys,
+    }
+    title = str(config.get("description") or file.stem)
+    content = {
+        "experiment": names.experiment or slugify_name(title),
+        "title": title[:200],
+        "dataset": names.dataset or slugify_name(title),
+        "models": models,
+        "prompts": prompts,
+        "samplers": samplers,
+        "samples": int((config.get("evaluateOptions") or {}).get("repeat") or 1),
+    }
+    fields = ("key", "input", "target", "category", "metadata")
+    content_of_items = [{name: getattr(item, name) for name in fields} for item in items.values()]
+    return Design(TOOL, content, [note for note, applies in notes.items() if applies], content_of_items)
+
+
+def _list_models(providers: Sequence[Any], endpoint: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the models of the providers, and their different settings as samplers."""
+    models: list[dict[str, Any]] = []
+    samplers: list[dict[str, Any]] = []
+    for provider in providers:
+        # A provider is its id, or a mapping with the id as a key or in it.
+        entry: dict[str, Any] = dict(provider) if isinstance(provider, dict) else {"id": provider}
+        if "id" not in entry and len(entry) == 1:
+            ((provider_id, options),) = entry.items()
+            entry = {"id": provider_id, **(options or {})}
+        parts = _split_provider(str(entry.get("id") or "unknown"))
+        model = {
+            "name": slugify_name(str(entry.get("label") or parts["model"])),
+            "model": parts["model_id"],
+            "endpoint": endpoint or slugify_name(parts["provider"] or TOOL),
+        }
+        models += [model] if model not in models else []
+        settings = _read_settings(entry.get("config") or {})
+        if settings not in [{key: value for key, value in one.items() if key != "name"} for one in samplers]:
+            samplers.append({"name": f"promptfoo-{len(samplers) + 1}", **settings})
+    return models, samplers
+
+
+def _read_prompt(file: Path, root: Path, name: str) -> str:
+    """Return the text of a prompt's file, which must be in the same folder as the configuration."""
+    for candidate in (file.parent / name, file.parent / Path(name).name):
+        if candidate.is_file() and candidate.resolve().is_relative_to(root.resolve()):
+            if candidate.suffix in (".py", ".js", ".mjs", ".ts"):
+                break
+            return read_text(candidate)
+    raise StudyError(
+        [f"{file.name}: the prompt {name} is not a text file of the folder: add it, or choose the whole folder"]
+    )
+
+
+PROMPTFOO = StudyFormat(
+    name=TOOL,
+    label="promptfoo",
+    recognises=lambda path: bool(_find_results(path)),
+    read=read_promptfoo,
+    content="the JSON of `promptfoo eval -o results.json`, or the YAML configuration for a design",
+    suffixes=(".json",),
+    find_design=find_design,
+)

@@ -1,0 +1,51 @@
+"""What holds for each format of other harnesses: recognised alone, imported twice as once, nothing in a dry run."""
+
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from datasets_app.models import Dataset
+from grading_app.models import Grading
+from grading_app.study_import.importers import FORMATS
+from runs_app.models import Attempt, Experiment, Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+HERE = Path(__file__).parent
+STUDIES = {
+    "lm-eval": "lm_eval",
+    "promptfoo": "promptfoo/results.json",
+    "openai-evals": "openai_evals",
+    "helm": "helm/runs.zip",
+    "every-eval-ever": "every_eval_ever",
+}
+
+
+@pytest.fixture(autouse=True)
+def owner():
+    return factories.make_user("owner", superuser=True)
+
+
+def count_rows():
+    return [model.objects.count() for model in (Dataset, Experiment, Trial, Attempt, Grading)]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_recognised_and_a_second_import_adds_nothing(name, capsys):
+    path = str(HERE / STUDIES[name])
+    call_command("import_study", path, "--name", "study", "--dry-run")
+    assert f"study: would be imported from {name}" in capsys.readouterr().out
+    assert count_rows() == [0] * 5
+    call_command("import_study", path, "--name", "study")
+    rows = count_rows()
+    assert Experiment.objects.get().imported_from == name
+    call_command("import_study", path, "--name", "study")
+    assert count_rows() == rows
+    assert f"{Trial.objects.filter(subject=None).count()} trials already existed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["lm-eval", "promptfoo", "openai-evals", "every-eval-ever"])
+def test_a_study_looks_like_no_other_format(name):
+    path = HERE / STUDIES[name]
+    assert [one.name for one in FORMATS.values() if one.recognises(path)] == [name]

@@ -1,0 +1,130 @@
+"""Files of other harnesses with one value of another type: read, or refused with a sentence."""
+
+import json
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from grading_app.study_import.importers import read_source
+from grading_app.study_import.study import Study, StudyError
+from grading_app.study_import.study_checks import check_design, check_trial
+
+HERE = Path(__file__).parent
+VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    1.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
+    "\x00",
+    [],
+    [[]],
+    [None],
+    {},
+    {"a": {}},
+]
+CHANGES = 60  # For each file.
+
+
+def list_places(value, path=()):
+    """Yield the paths of all values in a JSON document."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield (*path, name)
+        yield from list_places(part, (*path, name))
+
+
+def change_value(document, path, value):
+    target = document
+    for name in path[:-1]:
+        target = target[name]
+    if value == "remove":
+        del target[path[-1]]
+    else:
+        target[path[-1]] = value
+
+
+def write_changed_copies(file, chance):
+    """Yield after each change of one value in the file. A file of lines is changed in one of its first lines."""
+    original = file.read_text()
+    is_lines = file.suffix == ".jsonl"
+    lines = original.splitlines() if is_lines else [original]
+    for _ in range(CHANGES):
+        number = chance.randrange(min(len(lines), 4))
+        document = json.loads(lines[number])
+        path = chance.choice(list(list_places(document)))
+        value = chance.choice([*VALUES, "remove"])
+        change_value(document, path, value)
+        changed = [*lines]
+        changed[number] = json.dumps(document)
+        file.write_text("\n".join(changed) + "\n" * is_lines)
+        yield f"{file.name}, line {number + 1}: {path} = {value!r}"
+    file.write_text(original)
+
+
+def copy_samples(name, folder):
+    source = HERE / name
+    if source.suffix == ".zip":
+        with zipfile.ZipFile(source) as archive:
+            archive.extractall(folder)
+    else:
+        for file in [source] if source.is_file() else source.rglob("*.json*"):
+            (folder / file.name).write_text(file.read_text())
+
+
+def read_whole(path):
+    source = read_source(path)
+    if isinstance(source, Study):
+        check_design(source)
+        for trial in source.trials():
+            check_trial(trial)
+
+
+EXPORT = [
+    {
+        "id": 1, "data": {"prompt": "Why?", "response": "Because.", "model": "m"}, "created_at": "2026-11-25T12:00:00Z",
+        "predictions": [{"id": 3, "model_version": "m", "result": [
+            {"from_name": "kind", "type": "choices", "value": {"choices": ["good"]}}]}],
+        "annotations": [{"completed_by": {"id": 7}, "lead_time": 4.5, "parent_prediction": 3, "result": [
+            {"from_name": "quality", "type": "rating", "value": {"rating": 4}}]}],
+    },
+    {"id": 2, "data": {"text": "A text"}, "annotations": [{"completed_by": 7, "lead_time": 1.5, "result": [
+        {"from_name": "quality", "type": "rating", "value": {"rating": 4}}]}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lm_eval",
+        "promptfoo/results.json",
+        "openai_evals/capitals-graded.jsonl",
+        "helm/runs.zip",
+        "every_eval_ever",
+        "label_studio",
+    ],
+)
+def test_a_value_of_another_type_is_read_or_refused_with_a_sentence(name, tmp_path):
+    if name == "label_studio":
+        (tmp_path / "export.json").write_text(json.dumps(EXPORT))
+    else:
+        copy_samples(name, tmp_path)
+    read_whole(tmp_path)
+    chance, refused = random.Random(3), 0
+    for file in sorted(file for file in tmp_path.rglob("*.json*") if file.is_file()):
+        for change in write_changed_copies(file, chance):
+            try:
+                read_whole(tmp_path)
+            except StudyError:
+                refused += 1
+            except Exception as error:
+                raise AssertionError(f"{change}: {type(error).__name__}: {error}") from error
+    assert refused
