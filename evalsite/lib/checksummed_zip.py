@@ -22,18 +22,24 @@ class ArchiveWriter:
     def __init__(self, out: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
         self._sums: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
 
     def add(self, name: str, chunks: Iterable[bytes]) -> None:
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         try:
             with self._zip.open(_build_entry(name), "w", force_zip64=True) as part:
                 for chunk in chunks:
                     digest.update(chunk)
+                    size += len(chunk)
                     part.write(chunk)
         except BaseException:
             self._zip.fp = None  # Closed. Otherwise its destructor writes to `out`, and complains if it cannot.
             raise
-        self._sums[name] = digest.hexdigest()
+        self._sums[name], self.sizes[name] = digest.hexdigest(), size
+
+    def get_checksum(self, name: str) -> str:
+        """Return the SHA-256 of a part that was added."""
+        return self._sums[name]
 
     def close(self) -> str:
         sums = format_checksums(self._sums)

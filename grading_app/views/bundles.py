@@ -17,12 +17,13 @@ from evalsite.lib.permissions import readers_only
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.bundles import refuse_bundle
 from grading_app.publish.export.command_process import stream_command
+from grading_app.publish.export.publication import PUBLICATION
 from grading_app.publish.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.results.scope import ScopeForm
 from runs_app.views.permissions import get_visible_experiment
 
 ALL = "all"
-EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL)
+EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL, PUBLICATION)
 
 
 @require_safe
@@ -46,7 +47,7 @@ def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpRespons
         raise Http404
     options = []
     try:
-        if kind == ALL:
+        if kind in (ALL, PUBLICATION):
             refuse_while_live(experiment)
         else:
             refuse_bundle(kind, experiment)

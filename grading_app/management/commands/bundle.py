@@ -17,6 +17,7 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.bundles import write_bundle
 from grading_app.publish.export.file_formats import write_export
+from grading_app.publish.export.publication import PUBLICATION, write_publication
 from grading_app.publish.export.snapshots import SnapshotError, write_study
 from grading_app.results.scope import Scope, ScopeForm
 from runs_app.models import Experiment
@@ -25,16 +26,21 @@ ALL = "all"
 
 
 class Command(OutputCommand):
-    help = "Write a bundle that another site imports: a dataset, an experiment's design, an analysis, or a whole study."
+    help = (
+        "Write a bundle for another site (a dataset, a design, an analysis, a study), or a publication for an archive."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("kind", choices=(DATASET, DESIGN, ANALYSIS, ALL))
+        parser.add_argument("kind", choices=(DATASET, DESIGN, ANALYSIS, ALL, PUBLICATION))
         parser.add_argument("name", help="slug@version of a dataset; otherwise an experiment")
         parser.add_argument(
             "--out", required=True, metavar="FILE.zip", help='the output path; "-" is the standard output'
         )
         parser.add_argument("--query", default="", help="the scope of an analysis, as in the address of its page")
         parser.add_argument("--user", default="", help="the author named in the bundle")
+        parser.add_argument(
+            "--hub-id", default="", metavar="OWNER/NAME", help="the dataset's repository on the Hub, of a publication"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         kind, source = options["kind"], _find_source(options["kind"], options["name"])
@@ -42,7 +48,7 @@ class Command(OutputCommand):
         scope = _read_scope(source, options["query"]) if kind == ANALYSIS and isinstance(source, Experiment) else None
         try:
             with tempfile.NamedTemporaryFile(suffix=".zip") as file:
-                digest = _write(kind, source, cast(BinaryIO, file), by, scope)
+                digest = _write(kind, source, cast(BinaryIO, file), by, scope, options["hub_id"])
                 file.flush()
                 n_bytes = write_export(read_file(Path(file.name)), options["out"])
         except (SnapshotError, OSError) as error:
@@ -67,7 +73,9 @@ def _read_scope(experiment: Experiment, query: str) -> Scope:
     return scope
 
 
-def _write(kind: str, source: Experiment | Dataset, out: BinaryIO, by: Actor, scope: Scope | None) -> str:
+def _write(kind: str, source: Experiment | Dataset, out: BinaryIO, by: Actor, scope: Scope | None, hub_id: str) -> str:
+    if kind == PUBLICATION and isinstance(source, Experiment):
+        return write_publication(source, out, hub_id=hub_id)
     if kind != ALL or isinstance(source, Dataset):
         return write_bundle(kind, source, out, by=by, scope=scope)
     return write_study(source, out, by=by)
