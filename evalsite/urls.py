@@ -16,6 +16,7 @@ from evalsite.search import search
 urlpatterns = [
     path("", home, name="home"),
     path("healthz", views.healthz, name="healthz"),
+    path("llms.txt", views.llms_txt, name="llms_txt"),
     path("search/", search, name="search"),
     path("welcome/", welcome, name="welcome"),
     path("help/", views.help_page, name="help"),

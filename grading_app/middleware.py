@@ -21,7 +21,7 @@ from grading_app.models import BlindReading, ShareLink
 from runs_app.models import Experiment
 
 ROUTES_WITHOUT_EXPERIMENT = re.compile(
-    r"(?!admin/)(accounts/|datasets/|assets/|endpoints/|workers/|healthz|styleguide/|ratings/(?!queues/<))"
+    r"(?!admin/)(accounts/|datasets/|assets/|endpoints/|workers/|healthz|llms\.txt$|styleguide/|ratings/(?!queues/<))"
     r"|admin/(?:$|(?:auth|datasets_app|lib)/|(?:login|logout|jsi18n|password_change)/"
     r"|runs_app/(?:$|(?:prompt|sampler|dimension|endpoint|languagemodel|worker)/)"
     r"|grading_app/(?:$|(?:rubric|panel)/))"

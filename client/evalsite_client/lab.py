@@ -29,6 +29,10 @@ class Lab:
     def __repr__(self) -> str:
         return f"Lab({self._connection.url!r})"
 
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
     def experiments(self) -> list[Experiment]:
         rows = self._connection.list_rows("/experiments")
         return [Experiment(self._connection, row["name"], row) for row in rows]

@@ -14,6 +14,7 @@ UNLINKED = {
     "gateway_models": "for programs, as docs/gateway.md says",
     "healthz": "for monitors and containers",
     "help_image": "the renderer of the help writes it",
+    "llms_txt": "for assistants, which look for it at the root",
     "matrix_cell": "the matrix writes it as a relative address",
     "metrics": "for Prometheus",
     "password_change_done": "Django's own view leads there",

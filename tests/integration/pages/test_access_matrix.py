@@ -72,6 +72,7 @@ def expect_for_api_group(args):
 
 MATRIX = {
     "healthz": EVERYONE,
+    "llms_txt": EVERYONE,
     "login": Row((200, 302, 302, 302, 302, 302)),
     "welcome": EVERYONE,
     "logout": Row((302,) * 6, method="post"),
