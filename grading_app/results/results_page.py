@@ -45,15 +45,21 @@ NO_SCORE = "no score"
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """One conclusion. subject: the factor, with the dimension if there are several. basis: the numbers behind it.
+    """One conclusion. subject: the factor, with the dimension if there are several. numbers: those behind it.
 
-    is_certain: the test is significant, whatever the answers without a score are.
+    scope: the items and answers that it rests on. is_certain: the test is significant, whatever the answers without a
+    score are.
     """
 
     subject: str
     sentence: str
-    basis: str
+    numbers: str
+    scope: str = ""
     is_certain: bool = False
+
+    @property
+    def basis(self) -> str:
+        return f"{self.numbers}. {self.scope}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,7 @@ def _conclude(
     common = f"{lead.pair.items:,}{f' common items of {found.asked:,}' if lead.pair.items < found.asked else ' items'}"
     on_items = f"On items like these: {common}{averaged}, {answers} with a score."
     is_certain = verdict != 0 and found.verdicts.holds
-    return Conclusion(subject, sentence, f"{compared}{interval}; {test}. {on_items}", is_certain=is_certain)
+    return Conclusion(subject, sentence, f"{compared}{interval}; {test}", on_items, is_certain)
 
 
 def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
@@ -214,7 +220,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
         return Conclusion(
             "Conditions",
             "The conditions cannot be compared.",
-            f"{measure.label}: no combination of the other factors has scores at every level on the same items.",
+            f"{measure.label}: no combination of the other factors has scores at every level on the same items",
         )
     (row,) = board.rows
     score = row.scores[measure.key]
@@ -225,17 +231,19 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
             return Conclusion(
                 "Closeness to people",
                 f"{row.label} correlates with people at r = {statistic_format.format_coefficient(near.r)}.",
-                f"{measure.label}: 95 % interval {ends}. On items like these: {near.items:,} items.",
+                f"{measure.label}: 95 % interval {ends}",
+                f"On items like these: {near.items:,} items.",
             )
     if score.mean is None:
-        return Conclusion(measure.label, "No answer has a score yet.", f"{score.planned:,} answers are planned.")
+        return Conclusion(measure.label, "No answer has a score yet.", f"{score.planned:,} answers are planned")
     interval = statistic_format.format_mean_interval(score.low, score.high, measure.is_share)
     basis = f"95 % interval {interval}" if score.low is not None else score.reason
     verb = "rates" if measure.is_rating else "scores"
     return Conclusion(
         measure.label,
         f"{row.label} {verb} {statistic_format.format_mean(score.mean, measure.is_share)}.",
-        f"{basis}. On items like these: {score.items:,} items, {score.n:,} of {score.planned:,} answers with a score.",
+        basis,
+        f"On items like these: {score.items:,} items, {score.n:,} of {score.planned:,} answers with a score.",
     )
 
 

@@ -17,9 +17,9 @@ from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.publish.report.build import StoredReport, get_report
 from grading_app.publish.report.composition import compose, read_frozen
-from grading_app.publish.report.document import Block, Document, FigureBlock, TableBlock
+from grading_app.publish.report.document import Block, Document, FigureBlock, Paragraph, Section, TableBlock
 from grading_app.publish.report.files import FILE_TYPES, get_file
-from grading_app.publish.report.section_names import SECTION_NAMES
+from grading_app.publish.report.section_names import PASTED, SECTION_NAMES
 from grading_app.publish.report.typst_process import TypesettingError
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.plot_style import apply_theme
@@ -86,9 +86,16 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
             "name": section.name,
             "title": section.title,
             "blocks": [_make_block_context(block, figure_address) | {"label": label} for label, block in labelled],
+            "pasted": _read_plain_text(section) if section.name in PASTED else "",
         }
         for section, labelled in document.label_sections()
     ]
+
+
+def _read_plain_text(section: Section) -> str:
+    """Return the text of the paragraphs, without links to rows."""
+    paragraphs = [block for block in section.blocks if isinstance(block, Paragraph)]
+    return "\n\n".join("".join(span.text for span in paragraph.spans).strip() for paragraph in paragraphs)
 
 
 def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]:

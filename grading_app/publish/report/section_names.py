@@ -1,17 +1,21 @@
 """The names and titles of a report's sections in their order, for pages that must not load what sections need. Pure."""
 
 SECTION_NAMES = {
+    "abstract": "Abstract",
     "question": "Question and design",
     "data": "Data",
     "models": "Models",
-    "prompts": "Prompts",
-    "settings": "Settings",
     "procedure": "Procedure",
     "results": "Results",
     "agreement": "Agreement",
     "costs": "Costs",
     "limitations": "Limitations that the data show",
     "methods": "Methods paragraph",
+    "results_paragraph": "Results paragraph",
     "references": "References",
-    "reproduction": "Reproduction",
+    "prompts": "Appendix: prompts",
+    "settings": "Appendix: settings",
+    "reproduction": "Appendix: reproduction",
 }
+PASTED = ("abstract", "methods", "results_paragraph")
+"""The sections that are one text to paste into a paper."""

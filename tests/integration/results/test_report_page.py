@@ -4,10 +4,13 @@ import io
 import json
 import re
 import zipfile
+from html import unescape
 
+import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
+from scipy.stats import ttest_rel
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, ReportChoices
@@ -22,6 +25,7 @@ from grading_app.publish.report.sections import WRITERS
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.studies import make_rated_study
 from tests.page_text import page_text
 
@@ -351,7 +355,7 @@ def test_an_incomplete_report_says_so_at_its_top_in_every_format(study, broken_c
     assert 0 < html.index("These sections could not be written: Costs.") < html.index('id="question"')
     assert b"%PDF" in write_report(document, "pdf")[:8]
     without = compose(build_document(study), ReportChoices(experiment=study, left_out=["costs"]))
-    assert (without.failed, without.sections[0].name) == ([], "question")
+    assert (without.failed, without.sections[0].name) == ([], "abstract")
 
 
 def test_the_command_writes_an_incomplete_report_and_fails(study, broken_costs, plain_pictures, tmp_path):
@@ -398,3 +402,61 @@ def test_limitations_follow_from_the_rows(study, plain_pictures):
     expected = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
     assert "a was served as several versions: vendor/a-0 and vendor/a-1" in expected
     assert "several providers" not in expected
+
+
+@pytest.fixture
+def judged(plain_pictures):
+    experiment = make_answered_experiment("judged", items=64, models=("a", "b"))
+    rubric = make_scale_rubric(low=0, high=10)
+    make_gradings(experiment, "judge", score_by_model, rubric=rubric)
+    return experiment
+
+
+def score_by_model(trial):
+    position, is_b = trial.item.position, trial.run.condition.model.name == "b"
+    return float(3 + position % 3 + (position * 7 % 5 if is_b else 0))
+
+
+def test_the_abstract_has_five_sentences_with_the_effect_of_the_model_and_its_test(judged):
+    document = build_document(judged)
+    (section,) = [one for one in document.sections if one.name == "abstract"]
+    (paragraph,) = section.blocks
+    assert len(paragraph.spans) == 5
+    a, b = ([score_by_model(trial) for trial in list_trials(judged, name)] for name in "ab")
+    test = ttest_rel(b, a)
+    low, high = test.confidence_interval(0.95)
+    for name in ("abstract", "results_paragraph"):
+        text = join_texts(document, name)
+        assert f"b scores {np.mean(b) - np.mean(a):.2f} points higher than a" in text
+        assert f"{np.mean(b):.2f} against {np.mean(a):.2f}; 95 % interval {low:.2f} to {high:.2f}" in text
+        assert f"t({len(a) - 1}) = {test.statistic:.2f}" in text
+        assert "(" not in re.sub(r"\([^()]*(\([^()]*\)[^()]*)*\)", "", text), "no bracket is left open"
+    assert "64 items" in join_texts(document, "abstract")
+    assert "128 of 128 planned answers" in " ".join(join_texts(document, "abstract").split())
+
+
+def list_trials(experiment, model):
+    return Trial.objects.filter(run__experiment=experiment, run__condition__model__name=model).order_by(
+        "item__position"
+    )
+
+
+def test_the_copied_text_is_the_paragraph_without_links_to_rows(client, judged):
+    client.force_login(judged.owner)
+    client.get(build_address("judged"))
+    compute()
+    page = client.get(build_address("judged"))
+    html = page.content.decode()
+    for name in ("abstract", "methods", "results_paragraph"):
+        (copied,) = re.findall(rf'<p hidden id="text-{name}">([^<]+)</p>', html)
+        assert unescape(copied) == join_texts(page.context["document"], name).replace("  ", " ").strip()
+        assert f'data-copy="#text-{name}"' in html
+    shown = html[html.index('id="abstract"') : html.index('id="question"')]
+    assert 'class="rows-link"' in shown, "the page itself leads to the rows"
+
+
+def test_settings_and_hashes_stand_in_the_appendix(judged):
+    names = [one.name for one in build_document(judged).sections]
+    assert names[0] == "abstract"
+    assert names[-3:] == ["prompts", "settings", "reproduction"]
+    assert "SHA-256" not in join_texts(build_document(judged), "methods")

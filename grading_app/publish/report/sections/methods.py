@@ -40,7 +40,7 @@ def _describe_design(source: ReportSource) -> list[Span]:
     return [
         make_sentence(
             f"We presented {count_noun(dataset.active_count, 'item')} of the dataset {dataset} "
-            f"(SHA-256 {dataset.content_hash[:12] or 'not frozen'}) to {join_words(models)}, with the "
+            f"to {join_words(models)}, with the "
             f"{'prompt' if len(prompts) == 1 else 'prompts'} {join_words(prompts)}. ",
             page,
         ),
