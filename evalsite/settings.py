@@ -22,6 +22,16 @@ if "*" in ALLOWED_HOSTS and not DEBUG:
     raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
 # Hosts that may serve models, in addition to the providers' own hosts. Loopback is always allowed.
 LLM_ALLOWED_HOSTS = environment.read_words("EVALSITE_LLM_ALLOWED_HOSTS")
+# Hosts that may receive webhooks, such as hooks.example.org or 127.0.0.1:9000. Nothing is allowed without an entry.
+WEBHOOK_HOSTS = environment.read_words("EVALSITE_WEBHOOK_HOSTS")
+SITE_URL = os.environ.get("EVALSITE_SITE_URL", "").rstrip("/")  # For links in messages.
+EMAIL_HOST = os.environ.get("EVALSITE_EMAIL_HOST", "")  # Without it, the site sends no mail.
+EMAIL_PORT = environment.read_whole_number("EVALSITE_EMAIL_PORT", default=587)
+EMAIL_HOST_USER = os.environ.get("EVALSITE_EMAIL_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("EVALSITE_EMAIL_PASSWORD", "")
+EMAIL_USE_TLS = environment.read_flag("EVALSITE_EMAIL_TLS")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("EVALSITE_EMAIL_FROM", "evalsite@localhost")
 LLM_KEY_NAMES = environment.read_words("EVALSITE_LLM_KEY_NAMES")  # In addition to runs_app/llm/keys.py.
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 

@@ -18,6 +18,7 @@ from django.db import connection
 from datasets_app.models import BackgroundJob
 from runs_app.grading_interface import grading
 from runs_app.llm.calls import CallReply, CallRequest
+from runs_app.notifications import enqueue_sending, notice_events, send_due
 from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_grading_of_idle_runs, enqueue_one_drain
 from runs_app.taskqueue.supervisor_channel import is_stop_requested
 
@@ -92,9 +93,16 @@ def maintain(queue: str | None = None) -> int:
     BackgroundJob.objects.sweep()
     grading().decide_rounds()
     enqueue_grading_of_idle_runs()
+    notice_events()
+    enqueue_sending()
     if is_drain_needed():
         enqueue_drains(queue)
     return swept
+
+
+def send_notifications() -> int:
+    """Send the messages that are due by mail and webhook. Return the number of sent ones."""
+    return send_due()
 
 
 def make_preflight(key: int) -> str:

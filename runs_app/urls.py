@@ -9,6 +9,7 @@ from runs_app.views import (
     experiment_lifecycle,
     extension,
     ledger,
+    notifications,
     parametric,
     progress,
     run_control,
@@ -17,6 +18,8 @@ from runs_app.views import (
 )
 
 urlpatterns = [
+    path("accounts/notifications/", notifications.notifications, name="notifications"),
+    path("accounts/notifications/test/", notifications.notifications_test, name="notifications_test"),
     path("accounts/tokens/", tokens.token_list, name="token_list"),
     path("accounts/tokens/<int:pk>/revoke/", tokens.token_revoke, name="token_revoke"),
     path("datasets/new/parametric/", parametric.parametric_new, name="parametric_new"),

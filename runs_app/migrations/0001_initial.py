@@ -7,6 +7,7 @@ import django.db.models.lookups
 import django.utils.timezone
 import runs_app.models.bounded
 import runs_app.models.endpoints
+import runs_app.models.notifications
 import uuid
 from decimal import Decimal
 from django.conf import settings
@@ -3149,6 +3150,46 @@ class Migration(migrations.Migration):
                         name="runs_app_apitoken_numbers_in_range",
                     ),
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name='NoticedState',
+            fields=[
+                ('experiment', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='runs_app.experiment')),
+                ('events', models.CharField(blank=True, help_text='Separated by spaces', max_length=40)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='NotificationChoice',
+            fields=[
+                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='notification_choice', serialize=False, to=settings.AUTH_USER_MODEL)),
+                ('on_end', models.BooleanField(default=True, verbose_name='all runs have ended')),
+                ('on_stop', models.BooleanField(default=True, verbose_name='a run has stopped')),
+                ('on_budget', models.BooleanField(default=True, verbose_name='a budget is reached')),
+                ('by_mail', models.BooleanField(default=False, verbose_name='by mail')),
+                ('webhook_url', models.URLField(blank=True, help_text='An address of your own that receives a signed POST request', max_length=500, verbose_name='webhook')),
+                ('webhook_secret', models.CharField(default=runs_app.models.notifications.make_webhook_secret, editable=False, max_length=64)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Notification',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('event', models.CharField(choices=[('end', 'All runs have ended'), ('stop', 'A run has stopped'), ('budget', 'The budget is reached'), ('test', 'Test')], max_length=10)),
+                ('channel', models.CharField(choices=[('mail', 'Mail'), ('webhook', 'Webhook')], max_length=10)),
+                ('text', models.TextField()),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('try_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Not before')),
+                ('n_tries', models.PositiveSmallIntegerField(default=0)),
+                ('sent_at', models.DateTimeField(blank=True, null=True)),
+                ('problem', models.CharField(blank=True, help_text='Of the last try', max_length=300)),
+                ('experiment', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='runs_app.experiment')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notifications', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-pk'],
+                'indexes': [models.Index(condition=models.Q(('sent_at', None)), fields=['try_at'], name='notification_waiting')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('event__in', ['budget', 'end', 'stop', 'test'])), name='runs_app_notification_event_choices'), models.CheckConstraint(condition=models.Q(('channel__in', ['mail', 'webhook'])), name='runs_app_notification_channel_choices'), models.CheckConstraint(condition=models.Q(('created_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('created_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('sent_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('sent_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('try_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('try_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc))), name='runs_app_notification_numbers_in_range')],
             },
         ),
     ]

@@ -11,6 +11,7 @@ from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Experiment
 from runs_app.models.external_calls import ExternalCall
 from runs_app.models.ledger import LedgerEntry
+from runs_app.models.notifications import NoticedState, Notification, NotificationChoice
 from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight
 from runs_app.models.runs import Run, Tick
@@ -38,6 +39,9 @@ __all__ = [
     "LanguageModel",
     "LedgerEntry",
     "Manifest",
+    "NoticedState",
+    "Notification",
+    "NotificationChoice",
     "Point",
     "Preflight",
     "Prompt",

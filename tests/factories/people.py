@@ -22,8 +22,8 @@ class Team:
     operator: object
 
 
-def make_user(name, *role_names, superuser=False):
-    user = get_user_model().objects.create_user(name, is_superuser=superuser, is_staff=superuser)
+def make_user(name, *role_names, superuser=False, email=""):
+    user = get_user_model().objects.create_user(name, email, is_superuser=superuser, is_staff=superuser)
     user.groups.set(Group.objects.filter(name__in=role_names))
     return user
 

@@ -88,6 +88,8 @@ MATRIX = {
     "start_try": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "one"),
     "experiment_list": READERS,
     "search": READERS,
+    "notifications": READERS,
+    "notifications_test": Row((TO_LOGIN, HIDDEN, 302, 302, 302, 302), method="post"),
     "experiment_new": MEMBERS,
     "experiment_summary": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
     "experiment_choices": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "samplers", method="post"),
