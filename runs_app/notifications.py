@@ -1,8 +1,8 @@
 """Messages by mail or webhook when the runs of an experiment end, stop, or reach the budget.
 
-The engine does not know of them. `tend` looks at the states of runs, compares them with the last look, and writes one
-row for each message. A task of the queue sends the rows, so a slow or dead receiver delays no call. A task that dies
-between sending and recording sends the message again; receivers can ignore a second message with the same id.
+The engine does not know of them. The task `maintain` looks at the states of runs, compares them with the last look, and
+writes one row for each message. A task of the queue sends the rows, so a slow or dead receiver delays no call. A task
+that dies between sending and recording sends the message again; receivers can ignore a second message with the same id.
 """
 
 from __future__ import annotations

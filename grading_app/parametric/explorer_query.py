@@ -22,6 +22,7 @@ from grading_app.parametric.surface import (
 from runs_app.models import Experiment, Wave
 
 VIEWS = {
+    "overview": "All tasks",
     "map": "Heat map",
     "curves": "Curves",
     "models": "Side by side",
@@ -32,7 +33,9 @@ VIEWS = {
     "tokens": "Tokens",
     "prompts": "Prompts",
 }
-VIEWS_WITHOUT_CHOICES = frozenset({"tasks", "prompts"})  # These views have no choice of parameters and conditions.
+VIEWS_WITHOUT_CHOICES = frozenset(
+    {"overview", "tasks", "prompts"}
+)  # These views have no choice of parameters and conditions.
 FORMER_VIEWS = {"hazard": "tokens", "spectrum": "prompts"}  # Names of views in older addresses.
 FIXED_PREFIX = "at-"
 NO_AXIS = "-"
@@ -108,7 +111,8 @@ class ExplorerForm(forms.Form):
         self.labels = {key: label for key, label in labels.items() if key in answered}
         self.chosen: dict[str, str] = {}
         self.notices: list[str] = []
-        self._choose("view", list(VIEWS.items()))
+        has_choices = any(data.get(name) for name in ("task", "condition", "against", "x", "y", "wave", "table"))
+        self._choose("view", list(VIEWS.items()), "map" if has_choices else "overview")
         self._choose("task", [(task, task) for task in counts.task_names])
         self._choose("condition", [(str(key), label) for key, label in self.labels.items()])
         others = [(str(key), label) for key, label in self.labels.items() if str(key) != self.chosen["condition"]]
@@ -165,7 +169,7 @@ class ExplorerForm(forms.Form):
             hidden |= {"x", "y", *(name for name in self.fields if name.startswith(FIXED_PREFIX))}
         if view == "curves":
             hidden.add("y")
-        if view in ("tasks", "compression"):
+        if view in ("overview", "tasks", "compression"):
             hidden.add("task")
         return [field for field in self.visible_fields() if field.name not in hidden]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from grading_app.parametric import surface_figures, surface_tables
 from grading_app.parametric.answer_views import ViewContent, show_compression, show_lengths, show_spectra
 from grading_app.parametric.explorer_query import ExplorerQuery
+from grading_app.parametric.overview_figure import make_overview_figure
 from grading_app.results.figure import Figure
 from grading_app.results.table import ResultTable
 
@@ -31,6 +32,11 @@ def _show(make: Callable[[ExplorerQuery], Figure | None], table: Callable[[Explo
 VIEW_PAGES: dict[str, ViewPage] = {
     page.name: page
     for page in (
+        ViewPage(
+            "overview",
+            "A sentence for each task and condition, and all of them in one picture. The other views show one task.",
+            _show(make_overview_figure, surface_tables.make_readings_table),
+        ),
         ViewPage(
             "map",
             "Each cell is a point of the task: accuracy beyond guessing, its 95 % interval, and the answers behind it. "

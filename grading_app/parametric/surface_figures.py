@@ -146,7 +146,7 @@ def draw_lines(
             style: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {"marker": "o", "markersize": 4 * PIXEL}
             axes.plot(xs, values, color=colour, linestyle=dash, linewidth=2 * PIXEL, **style)
             axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0, step="post" if steps else None)
-        _write_key(figure, index, label, colour, dash, (width, grid.height, key))
+        write_key(figure, index, label, colour, dash, (width, grid.height, key))
     if bounds:
         axes.set_ylim(bounds[0] - 0.02, bounds[1] + 0.02)
     axes.set_xlabel(x_label, fontsize=SMALL, color=MUTED)
@@ -155,7 +155,7 @@ def draw_lines(
     return figure, axes
 
 
-def _write_key(figure: Drawing, index: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
+def write_key(figure: Drawing, index: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
     from matplotlib.lines import Line2D
 
     width, height, key = box
@@ -236,7 +236,7 @@ def _draw_spider(query: ExplorerQuery, width: int) -> Drawing:
         colour, dash = LINES[index], DASHES[index]
         axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
         axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
-        _write_key(figure, index, query.labels[condition], colour, dash, (width, height, key))
+        write_key(figure, index, query.labels[condition], colour, dash, (width, height, key))
     axes.set_ylim(0, 1)
     axes.set_xticks(angles, tasks, fontsize=plot_style.NORMAL, color=plot_style.TEXT)
     axes.set_yticks([0.25, 0.5, 0.75, 1], [".25", ".5", ".75", "1"], fontsize=SMALL, color=MUTED)

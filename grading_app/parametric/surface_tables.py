@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grading_app.parametric.explorer_query import ExplorerQuery
+from grading_app.parametric.readings import read_tasks
 from grading_app.parametric.surface import Estimate, describe_grid, estimate_tasks, subtract_estimates
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.stratified_shares import overlap_groups
@@ -130,6 +131,32 @@ def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
                     }
                 )
     return rows
+
+
+def make_readings_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row for each task and condition, with what its parameters change."""
+    rows: list[Row] = [
+        {
+            "task": reading.task,
+            "condition": query.labels[reading.condition],
+            "accuracy": reading.overall.value,
+            "interval": reading.overall.ends,
+            "n": reading.overall.tally.total,
+            "reading": reading.sentence,
+        }
+        for reading in read_tasks(query.counts, query.labels)
+    ]
+    columns = [
+        ResultColumn("task", "Task"),
+        ResultColumn("condition", "Condition"),
+        ResultColumn("reading", "Reading"),
+        *NUMBERS[:3],
+    ]
+    note = (
+        "A parameter matters if accuracy differs by at least .05 between its first and its last value, each setting of "
+        "the others with equal weight, and Bonferroni's 95 % interval over all parameters shown here excludes 0."
+    )
+    return ResultTable("readings", "All tasks in words", columns, rows, formula=FORMULA, notes=[note])
 
 
 def make_tasks_table(query: ExplorerQuery) -> ResultTable:

@@ -26,6 +26,8 @@ from grading_app.views.result_tables import get_table_context, make_requested_fi
 from grading_app.views.svg_figures import make_figure_context
 from runs_app.views.permissions import get_visible_experiment
 
+ANSWERS = ("norms", "conditions", "outliers", "robustness")
+"""The sections whose first table and figure the page shows at once: who differs, where, and how sure it is."""
 MAX_CARDS, MAX_SCORES = 8, 12
 """The number of outliers with answers, and of scores per outlier."""
 
@@ -71,13 +73,19 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
     figures = make_figures({table.name: table for table in tables})
     slug = scope.experiment.slug
+    shown_tables = [get_table_context(table, order) for table in tables]
+    shown_figures = [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures]
+    outliers = next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), [])
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
-        "tables": [get_table_context(table, order) for table in tables],
-        "figures": [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures],
-        "outliers": next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), []),
+        "is_answer": section.name in ANSWERS,
+        "tables": shown_tables,
+        "figures": shown_figures,
+        "outliers": outliers,
+        "first": {"tables": shown_tables[:1], "figures": shown_figures[:1], "outliers": outliers},
+        "more": {"tables": shown_tables[1:], "figures": shown_figures[1:], "outliers": []},
     }
 
 

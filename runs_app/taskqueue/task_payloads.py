@@ -24,7 +24,6 @@ FUNCTIONS: Final = frozenset(
         "runs_app.tasks.make_preflight",
         "runs_app.tasks.maintain",
         "runs_app.tasks.send_notifications",
-        "runs_app.tasks.tend",
     }
 )
 # The options of a task that run nothing: no hook, chain or group, and no use of the cache.

@@ -20,18 +20,13 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_LLM_KEY_NAMES",
-        "EVALSITE_NOTICEBOARD",
         "EVALSITE_OUTAGE_MINUTES",
-<<<<<<< HEAD
         "EVALSITE_RATE_LIMIT_PAUSES",
         "EVALSITE_SUPERVISOR_CHANNEL",  # Only `up` sets it, for its child processes.
-=======
->>>>>>> abfdf72c (Tell people by mail or signed webhook when runs end or stop)
         "EVALSITE_POSTGRES_BIN",
-        "EVALSITE_RATE_LIMIT_PAUSES",
         "EVALSITE_SECRET_KEY",
+        "EVALSITE_STATIC_ROOT",  # Only `up` sets it, for its web server.
         "EVALSITE_SITE_URL",
-        "EVALSITE_STATIC_ROOT",
         "EVALSITE_TRUSTED_PROXIES",
         "EVALSITE_WEBHOOK_HOSTS",
     }

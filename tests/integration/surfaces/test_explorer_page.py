@@ -16,6 +16,7 @@ from django.utils.html import escape
 from evalsite.lib import permissions
 from grading_app.parametric.explorer_query import VIEWS
 from grading_app.parametric.explorer_views import VIEW_PAGES
+from grading_app.parametric.readings import read_tasks
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
@@ -235,7 +236,9 @@ def test_a_task_without_parameters_has_one_cell(make_client):
     client = make_client(experiment.owner)
     (row,) = read_rows(client, experiment, "surface")
     assert (row["correct"], row["n"]) == ("5", "5")
-    address = re.findall(r'<td class="level-\d"><a href="([^"]+)"', get(client, experiment).content.decode())[0]
+    address = re.findall(
+        r'<td class="level-\d"><a href="([^"]+)"', get(client, experiment, view="map").content.decode()
+    )[0]
     assert len(client.get(address.replace("&amp;", "&")).context["table"].data) == 5
 
 
@@ -300,7 +303,7 @@ def test_the_number_of_queries_does_not_grow_with_points_or_conditions(experimen
 @pytest.mark.parametrize(
     ("choices", "notice"),
     [
-        ({"view": "nothing"}, "There is no view 'nothing' here. The page shows Heat map."),
+        ({"view": "nothing"}, "There is no view 'nothing' here. The page shows All tasks."),
         ({"task": "arithmetic"}, "There is no task 'arithmetic' here. The page shows brackets."),
         ({"condition": "0"}, "There is no condition '0' here. The page shows "),
     ],
@@ -322,3 +325,13 @@ def test_views_have_the_names_of_their_tabs_and_older_addresses_still_work(exper
         assert page.context["query"].view == name
         assert page.context["form"].notices == []
     assert f"?view={name}" in page.content.decode()
+
+
+def test_the_explorer_opens_with_a_sentence_for_each_task_and_condition(experiment, make_client):
+    response = get(make_client(experiment.owner), experiment)
+    text = page_text(response)
+    assert response.context["query"].view == "overview"
+    readings = read_tasks(response.context["query"].counts, response.context["query"].labels)
+    assert len(readings) >= 2
+    assert all(escape(reading.sentence) in text for reading in readings)
+    assert "space-overview" in response.content.decode()
