@@ -22,6 +22,7 @@ from grading_app.views import (
     library,
     matrix,
     pairs,
+    preregistration,
     progress,
     queues,
     rating,
@@ -64,6 +65,14 @@ urlpatterns += [
     path("start/tries/<int:pk>/", start.start_try, name="start_try"),
     path("experiments/<slug:slug>/results/", results.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/files/", files.experiment_files, name="experiment_files"),
+    path(
+        "experiments/<slug:slug>/preregistration/",
+        preregistration.experiment_preregistration,
+        name="experiment_preregistration",
+    ),
+    path(
+        "experiments/<slug:slug>/preregistration.md", preregistration.preregistration_text, name="preregistration_text"
+    ),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", grading.experiment_grade, name="experiment_grade"),
     path(

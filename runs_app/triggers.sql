@@ -121,7 +121,7 @@ END $$;
 CREATE TRIGGER runs_app_itemtext_frozen BEFORE INSERT OR UPDATE OR DELETE ON runs_app_itemtext
 FOR EACH ROW EXECUTE FUNCTION runs_app_itemtext_frozen();
 
--- ## runs_app_experiment, runs_app_manifest, runs_app_condition
+-- ## runs_app_experiment, runs_app_manifest, runs_app_preregistration, runs_app_condition
 
 -- Draws of a launched experiment are pinned. A draw of judges may be added, and then never changes either.
 CREATE OR REPLACE FUNCTION runs_app_experiment_draws_are_pinned() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -143,6 +143,29 @@ EXECUTE FUNCTION runs_app_experiment_draws_are_pinned();
 -- A manifest never changes.
 CREATE TRIGGER runs_app_manifest_frozen BEFORE UPDATE ON runs_app_manifest
 FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_frozen('created_by_id');
+
+-- A plan is frozen before the launch: no answer was planned yet. It never changes, and goes only with its experiment.
+CREATE OR REPLACE FUNCTION runs_app_preregistration_precedes_launch() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM runs_app_experiment WHERE id = NEW.experiment_id FOR NO KEY UPDATE;
+    IF EXISTS (SELECT FROM runs_app_experiment WHERE id = NEW.experiment_id AND status <> 'draft')
+        OR EXISTS (SELECT FROM runs_app_run r JOIN runs_app_condition c ON c.id = r.condition_id
+            WHERE r.experiment_id = NEW.experiment_id AND c.stage = 'generate') THEN
+        RAISE EXCEPTION 'experiment % was launched: a plan must precede the launch', NEW.experiment_id
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER runs_app_preregistration_precedes_launch BEFORE INSERT ON runs_app_preregistration
+FOR EACH ROW EXECUTE FUNCTION runs_app_preregistration_precedes_launch();
+
+CREATE TRIGGER runs_app_preregistration_frozen BEFORE UPDATE ON runs_app_preregistration
+FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_frozen('by_id');
+
+CREATE TRIGGER runs_app_preregistration_no_delete AFTER DELETE ON runs_app_preregistration
+REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_refuse_deletion(
+    'is frozen: it goes only with its experiment', 'true', 'r.experiment_id::text = $1');
 
 -- A condition, which records what was asked, never changes. It is deleted only together with its experiment.
 CREATE TRIGGER runs_app_condition_frozen BEFORE UPDATE ON runs_app_condition

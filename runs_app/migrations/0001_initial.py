@@ -1398,6 +1398,44 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Preregistration",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("content", models.JSONField()),
+                ("digest", models.CharField(help_text="SHA-256 of the content", max_length=64)),
+                ("actor", models.CharField(help_text="Name of the author at that time", max_length=200)),
+                ("frozen_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "experiment",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="preregistration",
+                        to="runs_app.experiment",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("frozen_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("frozen_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_preregistration_numbers_in_range",
+                    )
+                ]
+            },
+        ),
+        migrations.CreateModel(
             name="Preflight",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),

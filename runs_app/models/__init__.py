@@ -14,6 +14,7 @@ from runs_app.models.ledger import LedgerEntry
 from runs_app.models.notifications import NoticedState, Notification, NotificationChoice
 from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight
+from runs_app.models.preregistrations import Preregistration
 from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.tokens import ApiAllowance, ApiAnswer, ApiToken
@@ -44,6 +45,7 @@ __all__ = [
     "NotificationChoice",
     "Point",
     "Preflight",
+    "Preregistration",
     "Prompt",
     "ProviderBatch",
     "Run",

@@ -1,5 +1,6 @@
 """A publication: the data of a study in one zip, described in the formats of the places where researchers publish.
 
+- `preregistration.md`: the plan that was frozen before the launch, if there is one
 - `data/`: items, trials and gradings as CSV
 - `croissant.json`: Croissant 1.0 with the fields of its RAI extension
 - `datapackage.json`: a data package with the codebook
@@ -33,7 +34,7 @@ from grading_app.publish.export.result_facts import CONFIDENCE, NUMBERS
 from grading_app.publish.export.snapshots import SnapshotError, json_part, refuse_while_live
 from grading_app.results.frames import load_frames
 from runs_app.llm.providers import PROVIDERS
-from runs_app.models import Condition, Experiment
+from runs_app.models import Condition, Experiment, Preregistration
 
 PUBLICATION = "publication"
 UNSTATED = "Not stated by the authors."
@@ -117,6 +118,7 @@ def write_publication(experiment: Experiment, out: BinaryIO, *, hub_id: str = ""
         "CITATION.cff": _to_yaml(_build_citation(facts)),
         "README.md": _build_card(facts),
         "eval.yaml": _to_yaml(_build_benchmark(experiment, facts)),
+        **_build_plan(experiment),
         **dict(_build_hub_results(experiment, results, facts, hub_id or UNSTATED_ID)),
         **dict(_build_every_eval_ever(experiment, results, facts)),
     }
@@ -153,6 +155,11 @@ def _build_facts(experiment: Experiment) -> dict[str, Any]:
 def _list_conditions(experiment: Experiment) -> list[Condition]:
     rows = experiment.answer_conditions.select_related("model__endpoint", "prompt", "sampler")
     return list(rows.order_by("pk"))
+
+
+def _build_plan(experiment: Experiment) -> dict[str, bytes]:
+    plan = Preregistration.objects.select_related("experiment").filter(experiment=experiment).first()
+    return {} if plan is None else {"preregistration.md": plan.to_markdown().encode()}
 
 
 def _list_results(experiment: Experiment) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 SECTION_NAMES = {
     "abstract": "Abstract",
     "question": "Question and design",
+    "preregistration": "Preregistration",
     "data": "Data",
     "models": "Models",
     "procedure": "Procedure",

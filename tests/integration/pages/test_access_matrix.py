@@ -127,6 +127,8 @@ MATRIX = {
     "experiment_preflight": expect_for_experiment(302, method="post"),
     "experiment_results": expect_for_experiment(),
     "experiment_files": expect_for_experiment(),
+    "experiment_preregistration": expect_for_experiment(),
+    "preregistration_text": expect_for_experiment(HIDDEN),
     "experiment_analysis": expect_for_experiment(),
     "experiment_grade": expect_for_experiment(200, method="post"),
     "blind_start": expect_for_experiment(302, method="post"),

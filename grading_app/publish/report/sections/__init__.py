@@ -14,6 +14,7 @@ from grading_app.publish.report.sections import (
     limitations,
     methods,
     model_list,
+    preregistration,
     procedure,
     prompt_texts,
     question_section,
@@ -27,6 +28,7 @@ Write = Callable[[ReportSource], list[Block | None]]
 WRITERS: dict[str, Write] = {
     "abstract": conclusions.write_abstract,
     "question": question_section.write_blocks,
+    "preregistration": preregistration.write_blocks,
     "data": data_section.write_blocks,
     "models": model_list.write_blocks,
     "procedure": procedure.write_blocks,

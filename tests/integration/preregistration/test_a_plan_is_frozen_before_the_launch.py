@@ -1,0 +1,185 @@
+"""A plan is frozen before the launch, never changes, and reports compare the results with it."""
+
+import io
+import zipfile
+from datetime import UTC, datetime
+
+import pytest
+from django.db import DatabaseError, transaction
+
+from evalsite.lib.permissions import RESEARCHER
+from evalsite.lib.text.hashing import hash_content
+from grading_app.models import BlindReading
+from grading_app.publish.export.publication import write_publication
+from grading_app.publish.report.report_source import ReportSource
+from grading_app.publish.report.sections.preregistration import write_blocks
+from runs_app import deletion
+from runs_app.models import Experiment, LanguageModel, Preregistration, Run
+from runs_app.planning.spec_io import build_spec
+from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.people import make_team, make_user
+from tests.factories.tampering import disable_triggers
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/experiments/study/preregistration/"
+PLAN = {
+    "hypotheses": "The large model is right more often.",
+    "primary_measure": "exact_match",
+    "secondary_measures": "contains\ncontains\n",
+    "contrasts": "large minus small, paired by item, two-sided",
+    "exclusions": "none",
+    "stopping_rule": "Every planned trial is asked.",
+    "eligible_models": "small\nlarge",
+}
+
+
+@pytest.fixture
+def team():
+    return make_team()
+
+
+@pytest.fixture
+def study(team):
+    models = [factories.make_model("small"), factories.make_model("large")]
+    return factories.make_experiment("study", owner=team.owner, models=models)
+
+
+@pytest.fixture
+def frozen(study, team, client):
+    client.force_login(team.owner)
+    assert client.post(PAGE, PLAN).status_code == 302
+    return Preregistration.objects.get()
+
+
+def test_the_form_offers_the_design_and_freezes_the_plan(study, client, team):
+    client.force_login(team.owner)
+    page = client.get(PAGE)
+    assert page.context["form"].initial["eligible_models"] == "large\nsmall"
+    incomplete = client.post(PAGE, {**PLAN, "hypotheses": ""})
+    assert incomplete.context["form"].errors.keys() == {"hypotheses"}
+    assert not Preregistration.objects.exists()
+    client.post(PAGE, PLAN)
+    plan = Preregistration.objects.get()
+    assert plan.content["secondary_measures"] == ["contains"]
+    assert plan.content["design"] == hash_content(build_spec(study))
+    assert plan.digest == hash_content(plan.content)
+    assert plan.actor == "owner"
+    shown = client.get(PAGE).content.decode()
+    assert plan.digest in shown
+    assert "The large model is right more often." in shown
+    assert "Freeze plan" not in shown
+
+
+def test_only_the_owner_freezes(study, client):
+    client.force_login(make_user("stranger", RESEARCHER))
+    assert client.post(PAGE, PLAN).status_code == 404
+    assert not Preregistration.objects.exists()
+
+
+def test_the_database_refuses_a_changed_a_second_and_a_deleted_plan(frozen, study):
+    for change in (
+        lambda: Preregistration.objects.update(digest="0" * 64),
+        lambda: Preregistration.objects.update(content={}),
+        lambda: Preregistration.objects.update(frozen_at=datetime(2020, 1, 1, tzinfo=UTC)),
+        lambda: Preregistration.freeze(study, {"design": ""}, by="owner"),
+        lambda: Preregistration.objects.all().delete(),
+    ):
+        with pytest.raises(DatabaseError), transaction.atomic():
+            change()
+    assert Preregistration.objects.get().digest == frozen.digest
+
+
+def test_a_plan_after_the_launch_is_refused(study, client, team):
+    factories.make_runs(study)
+    with pytest.raises(DatabaseError, match="must precede the launch"), transaction.atomic():
+        Preregistration.freeze(study, {"design": ""}, by="owner")
+    client.force_login(team.owner)
+    assert client.post(PAGE, PLAN).status_code in (200, 302)
+    assert not Preregistration.objects.exists()
+
+
+def test_the_plan_goes_with_its_experiment(frozen, study, team):
+    deletion.delete(study, by=team.owner, reason="test")
+    assert not Preregistration.objects.exists()
+
+
+def test_the_text_is_for_an_archive(frozen, client):
+    answer = client.get("/experiments/study/preregistration.md")
+    text = answer.content.decode()
+    assert answer["Content-Type"].startswith("text/markdown")
+    assert frozen.digest in text
+    assert "## Primary measure\n\nexact_match" in text
+    assert "- small" in text
+
+
+def describe(experiment):
+    """Return the sentence that compares with the plan, and the role of each measure."""
+    head, _, measures = write_blocks(ReportSource(experiment))
+    text = "".join(span.text for span in head.spans)
+    return text, {row["measure"]: row["role"] for row in measures.table.rows}
+
+
+@pytest.fixture
+def answered(team):
+    """Return an experiment with answers whose plan was frozen before them."""
+    experiment = make_answered_experiment("study", items=4, models=("small", "large"), owner=team.owner)
+    for scorer in ("exact_match", "numeric"):
+        make_gradings(experiment, scorer, lambda trial: trial.item.position % 2, kind="rule")
+    return experiment
+
+
+def plan_before(experiment, **changes):
+    """Insert a plan as if it had preceded the launch."""
+    content = {**PLAN, "secondary_measures": ["contains"], "eligible_models": ["small", "large"]}
+    content |= {"design": hash_content(build_spec(experiment)), **changes}
+    with disable_triggers():
+        return Preregistration.freeze(experiment, content, by="owner")
+
+
+def test_a_report_separates_planned_measures_from_exploratory_ones(answered):
+    plan = plan_before(answered)
+    text, roles = describe(answered)
+    assert roles == {"Exact match": "primary", "Number": "exploratory"}
+    assert list(roles) == ["Exact match", "Number"]
+    assert plan.digest in text
+    assert "Planned measures without scores: contains." in text
+
+
+def test_a_report_names_what_differs_from_the_plan(answered):
+    plan_before(answered, eligible_models=["small"], design="0" * 64)
+    text, _ = describe(answered)
+    assert "The design differs" in text
+    assert "exploratory: large." in text
+
+
+def test_a_report_without_a_plan_has_no_such_section(answered):
+    assert write_blocks(ReportSource(answered)) == []
+
+
+def test_names_stay_hidden_until_the_plan_ran(answered, client, team):
+    plan_before(answered)
+    BlindReading.start(answered, team.owner)
+    client.force_login(team.owner)
+    runs = Run.objects.filter(experiment=answered)
+    runs.update(n_pending=1)
+    client.post("/experiments/study/blind/reveal/")
+    assert BlindReading.objects.get().revealed_at is None
+    assert "Model A" in client.get("/experiments/study/results/").content.decode()
+    runs.update(n_pending=0)
+    client.post("/experiments/study/blind/reveal/")
+    assert BlindReading.objects.get().revealed_at is not None
+
+
+def test_a_publication_has_the_plan(answered):
+    plan = plan_before(answered)
+    Run.objects.filter(experiment=answered).update(status="done")
+    out = io.BytesIO()
+    write_publication(answered, out)
+    assert plan.digest in zipfile.ZipFile(out).read("preregistration.md").decode()
+
+
+def test_a_draft_can_still_change_after_the_plan_and_the_report_will_say_so(frozen, study):
+    study.language_models.add(LanguageModel.objects.get(name="small"), factories.make_model("third"))
+    assert hash_content(build_spec(Experiment.objects.get(pk=study.pk))) != frozen.content["design"]
