@@ -2,77 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.text.number_format import MISSING, format_count
-from grading_app.raters.raters import Rater
 from grading_app.results import statistic_format
 from grading_app.tables.results import NumberColumn
 
 if TYPE_CHECKING:
-    from grading_app.raters.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
-    from grading_app.raters.reference_report import ReferenceComparison
+    from grading_app.raters.agreement_report import JudgeComparison, MeasureResult
     from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.known_coverage import describe_coverage
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
-
-
-class CoverageTable(tables.Table):
-    """The number of compared units that each rater rated."""
-
-    rater = tables.Column(attrs={"td": {"class": "primary"}})
-    kind = tables.Column(attrs={"td": {"class": "tight"}})
-    scale = tables.Column(attrs={"td": {"class": "tight"}})
-    n = NumberColumn(verbose_name="Rated")
-    shared = NumberColumn(verbose_name="Units shared with others")
-    mean = NumberColumn()
-    sd = NumberColumn(verbose_name="SD")
-    range = NumberColumn(verbose_name="Lowest to highest", empty_values=())
-
-    class Meta:
-        orderable = False
-        default = MISSING
-
-    def __init__(
-        self, coverage: Iterable[RaterCoverage], raters: Mapping[str, Rater], *, in_pairs: bool = False
-    ) -> None:
-        self.in_pairs = in_pairs
-        rows = [{"coverage": row, **_make_coverage_row(row, raters[str(row.rater)])} for row in coverage]
-        super().__init__(rows, exclude=("scale", "sd", "range") if in_pairs else ())
-        if in_pairs:
-            self.columns["mean"].column.verbose_name = "For the first"
-
-    def render_n(self, value: int) -> str:
-        return format_count(value)
-
-    def render_mean(self, value: float) -> str:
-        return statistic_format.format_share(value) if self.in_pairs else statistic_format.format_number(value)
-
-    def render_shared(self, value: int) -> str:
-        return format_count(value)
-
-    def render_range(self, record: dict[str, Any]) -> str:
-        low, high = record["coverage"].low, record["coverage"].high
-        return MISSING if low is None else f"{low:.4g} to {high:.4g}"
-
-
-def _make_coverage_row(coverage: RaterCoverage, rater: Rater) -> dict[str, Any]:
-    return {
-        "rater": rater.label,
-        "kind": rater.kind_label,
-        "scale": str(rater.scale) if rater.scale else None,
-        "n": coverage.n,
-        "shared": coverage.shared,
-        "mean": coverage.mean,
-        "sd": None if coverage.sd is None else statistic_format.format_number(coverage.sd),
-    }
 
 
 class MeasureTable(tables.Table):
@@ -126,109 +73,6 @@ class MeasureTable(tables.Table):
 
     def render_left_out(self, record: MeasureResult) -> str:
         return format_count(record.estimate.left_out) if record.estimate else MISSING
-
-
-class PairTable(tables.Table):
-    """A row for each pair of raters, on the units that both rated."""
-
-    first = tables.Column(verbose_name="Rater", attrs={"td": {"class": "primary"}})
-    second = tables.Column(verbose_name="and")
-    n = NumberColumn(verbose_name="Both rated")
-    same = NumberColumn(verbose_name="Same rating")
-    kappa = NumberColumn(verbose_name="Kappa, quadratic")
-    r = NumberColumn(verbose_name="r")
-    ccc = NumberColumn(verbose_name="Concordance")
-    difference = NumberColumn(verbose_name="Second minus first")
-
-    class Meta:
-        orderable = False
-        default = MISSING
-        attrs = {"class": "data-table keep-table"}
-
-    def __init__(self, pairs: Iterable[RaterPair], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
-        self.raters = raters
-        super().__init__(list(pairs), exclude=("r", "ccc", "difference") if in_pairs else ())
-        if in_pairs:
-            self.columns["kappa"].column.verbose_name = "Kappa"
-            self.columns["same"].column.verbose_name = "Same choice"
-
-    def render_first(self, value: str) -> str:
-        return self.raters[value].label
-
-    def render_second(self, value: str) -> str:
-        return self.raters[value].label
-
-    def render_n(self, value: int) -> str:
-        return format_count(value)
-
-    def render_same(self, value: float) -> str:
-        return statistic_format.format_share(value)
-
-    def render_kappa(self, value: float) -> str:
-        return statistic_format.format_number(value)
-
-    def render_r(self, value: float) -> str:
-        return statistic_format.format_coefficient(value)
-
-    def render_ccc(self, value: float) -> str:
-        return statistic_format.format_number(value)
-
-    def render_difference(self, value: float) -> str:
-        return statistic_format.format_number(value)
-
-
-class ReferenceTable(tables.Table):
-    """A row for each rater compared with one reference, each number with its interval."""
-
-    rater = tables.Column(empty_values=(), attrs={"td": {"class": "primary"}})
-    units = NumberColumn(empty_values=())
-    bias = NumberColumn(verbose_name="Rater minus reference")
-    r = NumberColumn(verbose_name="r")
-    concordance = NumberColumn(verbose_name="Concordance")
-    same = NumberColumn(verbose_name="Same score")
-
-    class Meta:
-        orderable = False
-        default = MISSING
-        attrs = {"class": "data-table keep-table"}
-
-    def __init__(
-        self, comparisons: Iterable[ReferenceComparison], raters: Mapping[str, Rater], reference: Rater
-    ) -> None:
-        self.raters = raters
-        # The norm of an item is a mean of many people, which no rating equals.
-        super().__init__(list(comparisons), exclude=("same",) if reference.kind == "norm" else ())
-
-    def render_rater(self, record: ReferenceComparison) -> str:
-        return f"mean of {record.people:,} people" if record.people else self.raters[str(record.rater)].label
-
-    def render_units(self, record: ReferenceComparison) -> str:
-        return format_count(record.bias.units)
-
-    def render_bias(self, value: AgreementEstimate) -> str | SafeString:
-        return format_with_interval(value)
-
-    def render_r(self, value: AgreementEstimate) -> str | SafeString:
-        return format_with_interval(value)
-
-    def render_concordance(self, value: AgreementEstimate) -> str | SafeString:
-        return format_with_interval(value)
-
-    def render_same(self, value: AgreementEstimate) -> str:
-        share = statistic_format.format_share(value.estimate)
-        interval = statistic_format.format_share_interval(value.low, value.high)
-        return share if value.low is None else f"{share} ({interval})"
-
-
-def format_with_interval(estimate: AgreementEstimate) -> str | SafeString:
-    """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low, or only the number."""
-    number = statistic_format.format_number(estimate.estimate)
-    if estimate.low is None:
-        return number
-    note = describe_coverage(estimate.formula, estimate.clusters)
-    interval = statistic_format.format_interval(estimate.low, estimate.high)
-    text = f"{number} ({interval})"
-    return format_html('{} <span class="muted why">{}</span>', text, note) if note else text
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest, HttpResponse
@@ -9,21 +10,22 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from grading_app.publish.report.words import count_noun
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
 from grading_app.raters.agreement_figures import make_figures
+from grading_app.raters.agreement_tables import make_coverage_table, make_pair_table, make_reference_table
 from grading_app.raters.check_views import ShownChecks, describe_checks
 from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.table import ResultTable
 from grading_app.tables.agreement import (
-    CoverageTable,
     JudgeEstimateTable,
     MeasureTable,
-    PairTable,
-    ReferenceTable,
     list_judge_estimates,
     list_mean_estimates,
 )
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
@@ -48,7 +50,12 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     if selection is not None:
         roles = assign_roles(selection, request.GET.dict())
         cached = _get_result(selection, roles)
+        report = cached.value.report if cached.value else None
+        tables = _list_tables(selection, report) if report else []
+        if (file := make_requested_file(request, tables, f"{slug}-agreement")) is not None:
+            return file
         context |= {"roles": roles, "result": cached.value, "cached": cached, "here": request.get_full_path()}
+        context["tables"] = {table.name: get_table_context(table) for table in tables}
         context |= (
             _make_report_context(request, selection, roles, cached.value, cached.fingerprint) if cached.value else {}
         )
@@ -63,7 +70,7 @@ def _make_report_context(
     request: HttpRequest, selection: RatingSelection, roles: RaterRoles, result: AgreementResult, state: str
 ) -> dict[str, Any]:
     """Return the tables and figures of the report."""
-    report, raters = result.report, {rater.key: rater for rater in selection.raters}
+    report = result.report
     if report is None:
         return {}
     fitting = [measure for measure in report.measures if measure.suits_scale and measure.estimate]
@@ -73,13 +80,15 @@ def _make_report_context(
     return {
         "checks": _list_checks(selection),
         "fitting": fitting[0] if fitting else None,
-        "coverage": CoverageTable(report.coverage, raters, in_pairs=selection.in_pairs),
         "measures": MeasureTable(report.measures) if report.measures else None,
-        "pairs": PairTable(report.pairs, raters, in_pairs=selection.in_pairs) if len(report.pairs) > 1 else None,
         "against": JudgeEstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs))
         if comparison
         else None,
-        "references": _make_reference_tables(selection, report),
+        "references": [
+            (reference, get_table_context(table))
+            for reference in selection.references
+            if (table := _make_reference_table(selection, report, reference)).rows
+        ],
         "means": JudgeEstimateTable(list_mean_estimates(comparison, in_pairs=selection.in_pairs))
         if comparison
         else None,
@@ -106,11 +115,21 @@ def _list_checks(selection: RatingSelection) -> list[ShownChecks]:
     return [shown for pk, shown in checks.items() if f"g{pk}" in chosen]
 
 
-def _make_reference_tables(selection: RatingSelection, report: AgreementReport) -> list[tuple[Rater, ReferenceTable]]:
-    """Return a table for each reference that shares units with a rater."""
+def _list_tables(selection: RatingSelection, report: AgreementReport) -> list[ResultTable]:
+    """Return the tables of numbers that a reader can download."""
     raters = {rater.key: rater for rater in selection.raters}
-    comparisons = {
-        reference: [row for row in report.references if row.reference == reference.key]
-        for reference in selection.references
-    }
-    return [(reference, ReferenceTable(rows, raters, reference)) for reference, rows in comparisons.items() if rows]
+    coverage = make_coverage_table(report.coverage, raters, in_pairs=selection.in_pairs)
+    sentence = f"{count_noun(report.shared, 'unit')} with two or more ratings."
+    tables = [replace(coverage, sentence=sentence)]
+    if len(report.pairs) > 1:
+        labels = {key: rater.label for key, rater in raters.items()}
+        notes = ["Same rating: of the single ratings of a model, not their mean."] if selection.repetitions else []
+        pairs = make_pair_table(report.pairs, labels, is_nominal=selection.in_pairs)
+        tables.append(replace(pairs, notes=notes))
+    references = [_make_reference_table(selection, report, reference) for reference in selection.references]
+    return [*tables, *(table for table in references if table.rows)]
+
+
+def _make_reference_table(selection: RatingSelection, report: AgreementReport, reference: Rater) -> ResultTable:
+    raters = {rater.key: rater for rater in selection.raters}
+    return make_reference_table(reference, [row for row in report.references if row.reference == reference.key], raters)

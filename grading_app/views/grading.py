@@ -25,11 +25,22 @@ from grading_app.judging.rubric_upgrades import RubricUpgrade, find_rubric_upgra
 from grading_app.judging.usable_rows import select_usable_graders
 from grading_app.models import Panel
 from grading_app.raters.check_views import describe_checks
-from grading_app.raters.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
+from grading_app.raters.grader_rows import (
+    GraderRow,
+    PairwiseRater,
+    is_changing,
+    list_grader_rows,
+    list_rubric_tests,
+    list_standings,
+)
+from grading_app.raters.pairwise_stats import PairwiseStanding
+from grading_app.raters.verdict_tables import make_strength_table, make_verdict_table
+from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
+from grading_app.results.table import ResultTable
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
-from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.planning.work import PlanError
@@ -53,7 +64,9 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
     editable = may_edit(request, experiment)
     upgrades = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
     standings = list_standings(rows)
-    names = AnswerNames(load_condition_labels(experiment), load_dimensions(experiment))
+    tables = _list_tables(experiment, rows, standings)
+    if (file := make_requested_file(request, tables.values(), f"{experiment.slug}-grading")) is not None:
+        return file
     checks = describe_checks(experiment, [row.condition for row in rows])
     is_computing = any(shown.cached.is_under_way for shown in checks.values()) or any(
         row.cached.is_under_way for row in rows
@@ -63,13 +76,17 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
         "experiment": experiment,
         "state": experiment.state,
         "rows": [
-            {**_make_row_context(experiment, row, editable, upgrades, names), "checks": checks.get(row.condition.pk)}
+            {
+                **_make_row_context(experiment, row, editable, upgrades),
+                "checks": checks.get(row.condition.pk),
+                "means": get_table_context(table) if (table := tables.get(f"scores-{row.condition.pk}")) else None,
+            }
             for row in rows
         ],
         "coverage_note": _describe_coverage(rows),
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [
-            (rater, cached, StrengthTable(cached.value.ranked if cached.value else ())) for rater, cached in standings
+            (rater, cached, get_table_context(tables[f"strengths-{rater.key}"])) for rater, cached in standings
         ],
         "rubric_tests": list_rubric_tests(experiment),
         "editable": editable,
@@ -111,14 +128,31 @@ def _describe_coverage(rows: Sequence[GraderRow]) -> str:
     return " ".join(filter(None, (shares, means)))
 
 
+def _list_tables(
+    experiment: Experiment,
+    rows: Sequence[GraderRow],
+    standings: Sequence[tuple[PairwiseRater, Cached[PairwiseStanding]]],
+) -> dict[str, ResultTable]:
+    """Return the tables of numbers by name: the scores of each grader, and the strengths by each pairwise rater."""
+    labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
+    tables = [
+        make_verdict_table(f"scores-{row.condition.pk}", row.scores.means, labels, dimensions)
+        for row in rows
+        if row.scores.means and not row.is_adjudication
+    ]
+    tables += [
+        make_strength_table(f"strengths-{rater.key}", cached.value.ranked if cached.value else ())
+        for rater, cached in standings
+    ]
+    return {table.name: table for table in tables}
+
+
 def _make_row_context(
-    experiment: Experiment, row: GraderRow, editable: bool, upgrades: Mapping[int, RubricUpgrade], names: AnswerNames
+    experiment: Experiment, row: GraderRow, editable: bool, upgrades: Mapping[int, RubricUpgrade]
 ) -> dict[str, Any]:
     """Return a row with its scores, its links and the buttons of its runs."""
-    means = () if row.is_adjudication else row.scores.means
     return {
         "row": row,
-        "means": AnswerScoreTable(means, names) if means else None,
         "totals": row.totals,
         "runs": [(run, _list_actions(run) if editable else []) for run in row.runs],
         "repeat_url": _get_repeat_url(experiment, row) if editable else "",

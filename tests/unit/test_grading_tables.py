@@ -7,8 +7,8 @@ from django.utils.html import strip_tags
 
 from grading_app.models import RatingQueue, Rubric, Snapshot
 from grading_app.raters.pairwise_stats import RankedCondition
+from grading_app.raters.verdict_tables import make_strength_table
 from grading_app.rating.queue_results import QuestionResult
-from grading_app.tables.grading import StrengthTable
 from grading_app.tables.rating import QuestionResultTable
 from grading_app.tables.reports import SnapshotTable
 
@@ -19,8 +19,8 @@ def read_cells(table, *names):
 
 def test_a_strength_without_an_interval_shows_a_dash():
     ranked = [RankedCondition("b", 0.51234, 0.1, 0.9), RankedCondition("a", -0.51234, None, None)]
-    table = StrengthTable(ranked)
-    assert read_cells(table, *table.columns.names()) == [("b", "0.512", "0.100 to 0.900"), ("a", "−0.512", "–")]
+    table = make_strength_table("strengths", ranked)
+    assert table.cells() == [["b", "0.512", "0.100 to 0.900"], ["a", "−0.512", "–"]]
 
 
 def test_a_snapshot_shows_its_whole_digest_and_its_size():

@@ -99,7 +99,8 @@ def test_choices_are_measured_on_a_nominal_scale(queue, client):
     assert against.bias.estimate == pytest.approx(3.5 / 4 - 3.25 / 4)
     assert (against.slope, against.limits, len(against.standings)) == (None, None, 1)
     assert "share of the other people with the same choice" in page.content.decode().lower()
-    assert [column.header for column in page.context["pairs"].columns][-2:] == ["Same choice", "Kappa"]
+    pairs = page.context["tables"]["rater_pairs"]["table"]
+    assert [column.label for column in pairs.columns][-2:] == ["Same choice", "Kappa"]
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_the_confusion_matrix_of_two_raters_names_their_choices(queue, client):
     client.force_login(queue.experiment.owner)
     people = [rater.key for rater in read_selection(queue).raters if rater.kind == "person"]
     page = client.get(f"{PAGE}&first={people[0]}&second={people[1]}")
-    table = page.context["figures"]["confusion"]["table"]
+    table = page.context["figures"]["confusion"]["rows"]
     assert [str(cell) for cell in table.rows_of_text[-1]] == ["first", "1", "1", "2"]
     assert "differences" not in page.context["figures"]
     picture = client.get(page.context["figures"]["confusion"]["address"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import QueryDict
@@ -13,6 +14,7 @@ from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
 from grading_app.raters import agreement_figures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.raters.agreement_tables import make_pair_table
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.figures import calibration
 from grading_app.results.table import ResultColumn, ResultTable, Row
@@ -86,31 +88,12 @@ def _make_measure_row(line: Any) -> Row:
 
 def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | None:
     labels = {rater.key: rater.label for rater in selection.all_raters}
-    rows = [
-        {
-            "first": labels.get(str(pair.first), str(pair.first)),
-            "second": labels.get(str(pair.second), str(pair.second)),
-            **{name: getattr(pair, name) for name in ("n", "same", "kappa", "r", "difference")},
-        }
-        for pair in report.pairs
-    ]
-    if not rows:
+    if not report.pairs:
         return None
-    is_nominal = report.level == "nominal"
-    notes = [
-        "Same score: over the single ratings, if a rater's score is the mean of several." if selection.singles else "",
-        "" if is_nominal else "Kappa has quadratic weights.",
-    ]
-    columns = [
-        ResultColumn("first", "First"),
-        ResultColumn("second", "Second"),
-        ResultColumn("n", "Units", "count"),
-        ResultColumn("same", "Same score", "share"),
-        ResultColumn("kappa", "Kappa" if is_nominal else "Weighted kappa", "coefficient"),
-        ResultColumn("r", "Pearson's r", "coefficient"),
-        ResultColumn("difference", "Second minus first", "signed"),
-    ]
-    title = "Agreement of pairs of raters"
-    return make_table_block(
-        ResultTable("rater_pairs", title, columns, rows, notes=list(filter(None, notes))), rows=page
+    table = make_pair_table(report.pairs, labels, is_nominal=report.level == "nominal")
+    notes = (
+        ["Same rating: over the single ratings, if a rater's score is the mean of several."]
+        if selection.singles
+        else []
     )
+    return make_table_block(replace(table, title="Agreement of pairs of raters", notes=notes), rows=page)

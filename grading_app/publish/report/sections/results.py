@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from grading_app.publish.report.document import (
     Block,
@@ -111,7 +112,7 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
 
 
 def _write_figures(source: ReportSource) -> Iterator[Block]:
-    for figure in [*list_results_figures(source.frames), *cost.make_figures(source.board)]:
+    for figure in [*list_results_figures(source.frames), *islice(cost.make_figures(source.board), 1)]:
         if figure.in_report:
             yield make_figure_block(source, figure)
 
