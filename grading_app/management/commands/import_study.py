@@ -1,4 +1,4 @@
-"""`manage.py import_study PATH [--format F] [--name SLUG]`: results and designs of other tools, without a call."""
+"""`manage.py import_study PATH [--format F] [--name SLUG]`: results and designs of other tools, and snapshots."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import transaction
 
 from datasets_app.models import Dataset
@@ -17,6 +18,7 @@ from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import Design, DesignNames, StudyError
 from grading_app.study_import.trial_rows import ImportReport
+from grading_app.study_import.upload_reader import is_snapshot
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Prompt
@@ -45,6 +47,10 @@ class Command(OutputCommand):
         add_user(parser, "the owner of the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not options["format"] and is_snapshot(options["path"]):
+            shared = {name: options[name] for name in ("dry_run", "user", "verbosity")}
+            call_command("import_snapshot", str(options["path"]), stdout=self.stdout, **shared)
+            return
         owner = resolve_owner(options["user"])
         try:
             names = DesignNames(options["name"], options["dataset"], options["endpoint"])

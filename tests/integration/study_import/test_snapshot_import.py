@@ -210,6 +210,15 @@ def test_the_command_imports_a_snapshot(foreign_snapshot, owner):
     assert Experiment.objects.get().history.filter(aspect="import").exists()
 
 
+def test_the_command_for_studies_takes_a_snapshot_too(foreign_snapshot, owner):
+    message = io.StringIO()
+    call_command("import_study", str(foreign_snapshot), "--dry-run", "--user", owner.username, stdout=message)
+    assert "pilot: would be imported" in message.getvalue()
+    assert not Experiment.objects.exists()
+    call_command("import_study", str(foreign_snapshot), "--user", owner.username, stdout=message)
+    assert Experiment.objects.get().imported_from == "snapshot"
+
+
 def test_a_changed_part_is_refused(foreign_snapshot, owner, tmp_path):
     contents = read_parts(foreign_snapshot)
     with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
