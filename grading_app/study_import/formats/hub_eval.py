@@ -6,6 +6,7 @@ prompt, and its scorer one of this site.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -95,8 +96,13 @@ def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names:
 
 def _find_split_files(root: Path, config: str, split: str) -> list[Path]:
     """Return the files of a split, as dataset repositories name them. Those of the config are preferred."""
-    files = [file for file in find_files(root, ".jsonl", ".parquet") if split in file.relative_to(root).as_posix()]
-    return [file for file in files if config in file.relative_to(root).as_posix()] or files
+
+    def has_part(file: Path, name: str) -> bool:
+        where = file.relative_to(root).as_posix()
+        return re.search(rf"(^|[^a-z0-9]){re.escape(name)}([^a-z0-9]|$)", where, re.IGNORECASE) is not None
+
+    files = [file for file in find_files(root, ".jsonl", ".parquet") if has_part(file, split)]
+    return [file for file in files if has_part(file, config)] or files
 
 
 def _read_rows(files: list[Path]) -> Iterator[tuple[str, Row]]:
@@ -117,26 +123,20 @@ def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any
     columns = [column for column in (fields.get("input"), fields.get("target")) if isinstance(column, str)]
     if missing := [name for name in columns if name not in row and not name.startswith("literal:")]:
         raise StudyError([f"{where}: {', '.join(missing)} missing"])
-    choices: Any = fields.get("choices")
-    if isinstance(choices, list):
-        choices = [row[name] for name in choices]
-    elif choices:
-        choices = row[choices]
+    named = fields.get("choices")
+    choice_columns = named if isinstance(named, list) else [named] if named else []
+    choices: Any = [row[name] for name in choice_columns] if isinstance(named, list) else row[named] if named else []
     target = str(fields.get("target") or "")
     value = target.removeprefix("literal:") if target.startswith("literal:") else row.get(target)
     if isinstance(value, int) and choices and 0 <= value < len(choices):
         value = string.ascii_uppercase[value]
-    used = (
-        {fields.get("input"), fields.get("target"), fields.get("choices")} - {None}
-        if not isinstance(fields.get("choices"), list)
-        else {fields.get("input"), fields.get("target"), *fields["choices"]}
-    )
+    used = {*columns, *choice_columns}
     key = row.get(str(fields.get("id") or "id"))
     return {
         "key": str(key if key is not None else f"row-{number + 1:05}")[:200],
         "input": str(row[str(fields["input"])]),
         "target": "" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value),
-        "choices": [str(choice) for choice in choices or ()],
+        "choices": [str(choice) for choice in choices],
         "metadata": replace_non_finite({name: part for name, part in row.items() if name not in used}),
     }
 

@@ -92,6 +92,7 @@ def read_label_studio(path: Path) -> Study:
                 "cancelled": "{} annotations were skipped in the tool: they are left out.",
                 "drafts": "{} drafts are not taken.",
                 "unmatched": "{} annotations are of tasks with several answers, and do not say of which: left out.",
+                "repeated": "{} results repeat a question that a person answered before: the first counts.",
                 "labels": "{} labels have no number: the label is in the detail of the score.",
                 "media": "{} tasks refer to images or other files, which are not in the export.",
             }),
@@ -227,7 +228,7 @@ def _build_trials(where: str, task: Row, facts: ExportFacts) -> Iterator[StudyTr
     for place, (_, model, text) in enumerate(answers):
         distinct: dict[str, StudyScore] = {}
         for score in scores[place]:
-            distinct.setdefault(score.scorer, score)
+            facts.counts["repeated"] += distinct.setdefault(score.scorer, score) is not score
         yield StudyTrial(
             where=where, condition=model, item=key, sample_idx=numbers[model], is_done=True, answer=text,
             raw_response=text, completed_at=read_time(task.get("created_at")), scores=tuple(distinct.values()),

@@ -19,6 +19,7 @@ STUDIES = {
     "openai-evals": "openai_evals",
     "helm": "helm/runs.zip",
     "every-eval-ever": "every_eval_ever",
+    "label-studio": "label_studio/answers.json",
 }
 
 
@@ -45,7 +46,7 @@ def test_a_study_is_recognised_and_a_second_import_adds_nothing(name, capsys):
     assert f"{Trial.objects.filter(subject=None).count()} trials already existed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["lm-eval", "promptfoo", "openai-evals", "every-eval-ever"])
+@pytest.mark.parametrize("name", ["lm-eval", "promptfoo", "openai-evals", "every-eval-ever", "label-studio"])
 def test_a_study_looks_like_no_other_format(name):
     path = HERE / STUDIES[name]
     assert [one.name for one in FORMATS.values() if one.recognises(path)] == [name]

@@ -88,19 +88,6 @@ def read_whole(path):
             check_trial(trial)
 
 
-EXPORT = [
-    {
-        "id": 1, "data": {"prompt": "Why?", "response": "Because.", "model": "m"}, "created_at": "2026-11-25T12:00:00Z",
-        "predictions": [{"id": 3, "model_version": "m", "result": [
-            {"from_name": "kind", "type": "choices", "value": {"choices": ["good"]}}]}],
-        "annotations": [{"completed_by": {"id": 7}, "lead_time": 4.5, "parent_prediction": 3, "result": [
-            {"from_name": "quality", "type": "rating", "value": {"rating": 4}}]}],
-    },
-    {"id": 2, "data": {"text": "A text"}, "annotations": [{"completed_by": 7, "lead_time": 1.5, "result": [
-        {"from_name": "quality", "type": "rating", "value": {"rating": 4}}]}]},
-]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -113,10 +100,7 @@ EXPORT = [
     ],
 )
 def test_a_value_of_another_type_is_read_or_refused_with_a_sentence(name, tmp_path):
-    if name == "label_studio":
-        (tmp_path / "export.json").write_text(json.dumps(EXPORT))
-    else:
-        copy_samples(name, tmp_path)
+    copy_samples(name, tmp_path)
     read_whole(tmp_path)
     chance, refused = random.Random(3), 0
     for file in sorted(file for file in tmp_path.rglob("*.json*") if file.is_file()):

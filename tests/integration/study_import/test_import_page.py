@@ -365,3 +365,35 @@ def test_the_worker_of_a_deleted_upload_does_nothing(member):
     key = BackgroundJob.objects.get().pk
     member.post(address, {"discard": "1"})
     assert import_string(TASK)(key) == "discarded"
+
+
+@pytest.mark.parametrize("folder", ["lm_eval", "every_eval_ever", "openai_evals"])
+def test_files_of_other_harnesses_are_imported_and_their_pages_open(member, folder):
+    files = sorted(file for file in (SOURCES / folder).glob("*.json*") if file.is_file())
+    address = send(member, *(build_upload(file.read_bytes(), file.name) for file in files), slug="harness").url
+    page = page_text(member.get(address))
+    assert "This study can be imported." in page
+    assert not Experiment.objects.exists()
+    member.post(address, {"import": "1"})
+    experiment = Experiment.objects.get()
+    assert (experiment.slug, experiment.imported_from) == ("harness", folder.replace("_", "-"))
+    for name in ("experiment_detail", "experiment_results"):
+        assert member.get(reverse(name, args=["harness"])).status_code == 200
+    trial = experiment.runs.first().trials.first()
+    assert member.get(trial.get_absolute_url()).status_code == 200
+
+
+def test_a_design_with_items_becomes_a_draft_with_its_dataset(member):
+    endpoint = factories.make_endpoint("openai")
+    for name, model in (("small", "small-model"), ("large-model", "large-model"), ("lost-model", "lost-model")):
+        factories.make_model(name, model=model, endpoint=endpoint)
+    config = build_upload((SOURCES / "promptfoo" / "promptfooconfig.yaml").read_bytes(), "promptfooconfig.yaml")
+    address = send(member, config, slug="drafted").url
+    page = page_text(member.get(address))
+    assert "<dt>Items</dt><dd>3</dd>" in page
+    assert "Assertions are not taken" in page
+    assert not Experiment.objects.exists()
+    assert not Dataset.objects.exists()
+    member.post(address, {"import": "1"})
+    experiment = Experiment.objects.get()
+    assert (experiment.status, experiment.dataset.slug, experiment.dataset.active_count) == ("draft", "capitals", 3)

@@ -35,6 +35,33 @@ def write_export(tmp_path, *tasks):
     return path
 
 
+def read_annotations(name):
+    """Return the annotations of an export that were not skipped, with the data of their tasks."""
+    tasks = json.loads((FOLDER / name).read_text())
+    return [(task["data"], one) for task in tasks for one in task["annotations"] if not one["was_cancelled"]]
+
+
+def test_an_export_of_rated_answers_has_the_scores_of_the_tool(capsys):
+    import_study(FOLDER / "answers.json")
+    annotations = read_annotations("answers.json")
+    given = {data["response"]: one["result"][0]["value"]["rating"] for data, one in annotations}
+    scores = Grading.objects.filter(condition__scorer="quality-rater-1")
+    assert dict(scores.values_list("trial__answer", "score")) == given == {"Scattering.": 4, "Ask a physicist!": 2}
+    labels = Grading.objects.filter(condition__scorer="kind-rater-1").values_list("trial__answer", "detail")
+    assert dict(labels) == {"Scattering.": {"label": "polite"}, "Ask a physicist!": {"label": "rude"}}
+    assert f"{2 * len(annotations) - 4} results repeat a question" in capsys.readouterr().out
+
+
+def test_an_export_of_rated_texts_has_the_answers_and_norms_of_people(capsys):
+    experiment = import_study(FOLDER / "texts.json")
+    annotations = read_annotations("texts.json")
+    assert experiment.runs.get().trials.count() == len(annotations)
+    for item in experiment.dataset.items.all():
+        given = [one["result"][0]["value"]["rating"] for data, one in annotations if data["text"] == item.input]
+        assert [norm.mean for norm in item.norms.all()] == [statistics.fmean(given)]
+    assert "1 annotations were skipped in the tool" in capsys.readouterr().out
+
+
 def test_ratings_of_an_answer_are_scores_of_each_person(tmp_path):
     data = {"prompt": "Why?", "response": "Because.", "model": "vendor/talker"}
     import_study(

@@ -200,6 +200,9 @@ def test_no_uploaded_study_causes_a_server_error(attack, requests_wanted, chance
         "trials.csv": OASIS, "trials.zip": build_archive({"pilot/trials.csv": OASIS}).getvalue(),
         "sums.eval": (IMPORTS / "logs" / "sums.eval").read_bytes(),
         "snapshot.zip": (IMPORTS / "snapshots" / "schema-5.zip").read_bytes(),
+        "results.json": (IMPORTS / "promptfoo" / "results.json").read_bytes(),
+        "capitals.jsonl": (IMPORTS / "openai_evals" / "capitals.jsonl").read_bytes(),
+        "runs.zip": (IMPORTS / "helm" / "runs.zip").read_bytes(),
     }  # fmt: skip
     files = [*studies.items(), *chance.sample(sorted(HANDMADE.items()), 6)]
     files += [(name, damage(studies[name], chance)) for name in sorted(studies) * max(1, requests_wanted // 100)]
