@@ -14,7 +14,7 @@ PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
 CODE := evalsite datasets_app runs_app grading_app benchmarks tests manage.py client/evalsite_client
 
-.PHONY: help install install-dev demo test test-all faults campaign fuzz lint dist
+.PHONY: help install install-dev demo test test-all faults campaign fuzz lint dist pictures
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-all              all tests: browsers, killed processes, faults and the fuzzer too'
 	@echo 'make fuzz                  hostile requests to every page and form; ARGS="--fuzz-requests 20000 --fuzz-seed 7"'
 	@echo 'make lint                  style, types, layers, templates, migrations, settings'
+	@echo 'make pictures              the pictures of docs/, made again by the browser tests'
 	@echo 'make dist                  the sdist and the wheel, in dist/'
 
 install: .venv/installed
@@ -63,6 +64,7 @@ lint: install-dev
 	find templates -name '*.html' -exec .venv/bin/djade --check {} +
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
+	NO_MKDOCS_2_WARNING=1 EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" .venv/bin/mkdocs build --strict --quiet
 	env -u EVALSITE_DEBUG -u DATABASE_URL $(PRODUCTION) EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" \
 		EVALSITE_SECRET_KEY="$$($(RUN) -c 'import secrets; print(secrets.token_urlsafe(48))')" \
 		$(RUN) manage.py check --deploy --fail-level WARNING
@@ -70,6 +72,11 @@ lint: install-dev
 # The locked build tools make both; the wheel is built from the sdist.
 dist: install-dev
 	$(RUN) -m build --no-isolation
+
+# The pictures of the documents, from real pages of a real site.
+PICTURED := first_result or preview_follows or rubric_is_written or every_rating_page or views_look_right
+pictures: install-dev
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/system/browser -k "$(PICTURED)" --pictures $(ARGS)
 
 # The attacks alone. A campaign strikes real runs in the middle, fault after fault, and prints what each one cost.
 faults: install-dev

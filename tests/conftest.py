@@ -34,7 +34,8 @@ generated.load_profile("quick")
 
 
 def pytest_addoption(parser):
-    """The fuzzer's size and seed: `make fuzz ARGS="--fuzz-requests 20000 --fuzz-seed 7"`."""
+    """The pictures of the documents, and the fuzzer's size and seed: `make fuzz ARGS="--fuzz-requests 20000"`."""
+    parser.addoption("--pictures", action="store_true", help="make the pictures of docs/ again: `make pictures`")
     parser.addoption("--fuzz-requests", type=int, default=300, help="hostile requests of each part of the fuzzer")
     parser.addoption("--fuzz-seed", type=int, default=20260301, help="what the fuzzer's order of values follows from")
 

@@ -379,6 +379,7 @@ def _render(
         "orphaned": bool(job and job.is_lost),
         "has_choices": False,
         "has_norms": False,
+        "has_targets": False,
         "table": upload.table if upload else None,
         "may_connect": is_operator(request.user),
         "may_approve": bool(dataset and first_study.may_approve(dataset, request.user)),
@@ -388,6 +389,7 @@ def _render(
     if context["outcome"]:
         first_items = context["outcome"].first_items
         context["has_choices"] = any(item["choices"] for item in first_items)
+        context["has_targets"] = any(item["target"] for item in first_items)
         context["has_norms"] = any(item["norms"] for item in first_items)
     if dataset and models and not upload:
         guess = first_study.guess_question(dataset)

@@ -148,7 +148,7 @@ def test_a_worker_makes_the_test_call_and_the_page_polls_its_result(
     waiting = Preflight.objects.get()
     assert tasks == [("runs_app.tasks.make_preflight", waiting.pk)]
     assert (waiting.model, waiting.actor, waiting.experiment) == (lab.model, "researcher", None)
-    assert 'hx-trigger="every 700ms"' in part
+    assert 'hx-trigger="every 300ms"' in part
     Preflight.objects.update(status="dead", error="HTTP 401: no key")
     part = as_("researcher").get(f"/endpoints/models/{lab.model.pk}/status/").content.decode()
     assert "HTTP 401: no key" in part

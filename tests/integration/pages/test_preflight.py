@@ -32,7 +32,7 @@ def test_only_the_models_of_the_experiment_are_checked(draft, as_, monkeypatch, 
     assert {(row.model.name, row.status, row.by, row.experiment) for row in rows} == {
         (name, "waiting", draft.owner, draft) for name in ("large", "small")
     }
-    assert as_("owner").get(LAUNCH).content.decode().count('hx-trigger="every 700ms"') == 2
+    assert as_("owner").get(LAUNCH).content.decode().count('hx-trigger="every 300ms"') == 2
 
 
 def test_each_model_shows_result_reason_time_author_and_cost_of_its_last_preflight(draft, as_):

@@ -89,6 +89,18 @@ def checked_in_all_views(request):
 
 
 @pytest.fixture
+def picture(request):
+    """Return `picture(page, name)`, which saves a picture of the document if the pictures are made again."""
+    makes_pictures = request.config.getoption("--pictures")
+
+    def save(page, name):
+        if makes_pictures:
+            page_checks.save_picture(page, name)
+
+    return save
+
+
+@pytest.fixture
 def owner(transactional_db):
     return factories.make_user("owner", permissions.RESEARCHER)
 

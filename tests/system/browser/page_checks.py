@@ -1,5 +1,6 @@
 """Checks of a page in a browser. They wait until the page is loaded and still."""
 
+import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
 from django.db import connections
+from PIL import Image
 
 from tests.factories.engine import drain
 
@@ -14,6 +16,8 @@ LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "dark"), (PHONE, "light")]
 IDS = ["laptop-light", "laptop-dark", "phone-dark", "phone-light"]
 SCREENSHOTS = Path(settings.BASE_DIR) / "var" / "screenshots"
+PICTURES_OF_DOCUMENTS = Path(settings.BASE_DIR) / "docs" / "images"
+MAX_PICTURE_BYTES = 150_000
 
 # Loads lazy images now. A broken image never passes, so the wait fails.
 PICTURES = """() => [...document.images].every(image => {
@@ -121,3 +125,26 @@ def check_views(page, name, keep="only-on-failure"):
     for viewport, scheme in VIEWS:
         show(page, viewport, scheme)
         check(page, f"{name}-{viewport['width']}-{scheme}", keep)
+
+
+def save_picture(page, name):
+    """Save what a laptop shows of the page as a picture of the documents: light, few colours, and small."""
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(LAPTOP)
+    settle(page)
+    with Image.open(io.BytesIO(page.screenshot())) as shot:
+        small = shot.convert("RGB").resize((960, 600), Image.Resampling.LANCZOS).quantize(96, dither=Image.Dither.NONE)
+    target = PICTURES_OF_DOCUMENTS / f"{name}.png"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    small.save(target, optimize=True)
+    assert target.stat().st_size <= MAX_PICTURE_BYTES
+
+
+def find_all_faults(page):
+    """Return every finding of axe, of any impact."""
+    settle(page)
+    page.evaluate(AXE_SCRIPT)
+    return page.evaluate(
+        """() => axe.run({preload: false, resultTypes: ['violations']}).then(found => found.violations
+            .map(fault => [fault.id, fault.impact, fault.nodes[0].target, fault.nodes[0].failureSummary]))"""
+    )

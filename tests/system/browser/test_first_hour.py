@@ -1,10 +1,12 @@
 """The first hour: from `up` on an empty database to a first result, in few clicks and without a terminal."""
 
 import csv
+import io
 import json
 import random
 import re
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +16,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from evalsite.lib.ops.installation import ROOT
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import SimulatorProcess, simulator_process
 from tests.system.browser.conftest import PATIENCE_MS
-from tests.system.browser.page_checks import LAPTOP, collect_complaints
+from tests.system.browser.page_checks import LAPTOP, collect_complaints, find_all_faults
 from tests.system.up.conftest import Site, run_site, spaced_folder, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -153,45 +156,110 @@ def assert_private(site, key):
     assert oct(stored.stat().st_mode & 0o777) == "0o600"
 
 
-def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, checked_in_all_views):
+@pytest.fixture
+def shown(checked_in_all_views, picture):
+    """Return `shown(page, name)`: the page is right in all views, axe finds nothing, and it becomes a picture."""
+
+    def check(page, name):
+        checked_in_all_views(page, name.replace("/", "-"))
+        assert find_all_faults(page) == []
+        picture(page, name)
+
+    return check
+
+
+def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, shown):
     with visit_new_site(prepared, chromium) as (person, site):
         page = person.page
         page.goto(read_link(site))
         expect(page.get_by_label("Code")).to_be_hidden()
         assert "#" not in page.url, "the code is gone from the address"
-        checked_in_all_views(page, "welcome")
+        shown(page, "first-study/welcome")
         person.type("Name", "ada")
         person.type("Password", PASSWORD)
         person.press("Create account")
         expect(page.get_by_role("heading", name="Start")).to_be_visible()
-        checked_in_all_views(page, "start-1-models")
+        shown(page, "first-study/models")
 
         person.type("Base URL", provider.url)
         person.type("API key", KEY)
         person.press("Fetch models")
         expect(page.get_by_text("serves 2 models")).to_be_visible()
-        checked_in_all_views(page, "start-2-list")
+        shown(page, "first-study/list")
         began = time.monotonic()
         add_models(person, "big", "tiny")
         print(f"two test calls: {time.monotonic() - began:.1f} s")
 
         person.choose_file(write_table(tmp_path))
         expect(page.get_by_role("button", name="Import the 48 valid rows")).to_be_visible()
-        checked_in_all_views(page, "start-3-items")
+        shown(page, "first-study/items")
         person.press("Import the 48 valid rows")
         expect(page.get_by_label("Graded by")).to_have_value("numeric")
-        checked_in_all_views(page, "start-4-question")
+        shown(page, "first-study/question")
         person.press("Try one")
         expect(page.locator("#start-try")).to_contain_text("score")
-        checked_in_all_views(page, "start-5-tried")
+        shown(page, "first-study/tried")
         person.press("Run 20")
         expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers:\s+big \d+ %,\s+tiny \d+ %"))
-        checked_in_all_views(page, "start-6-done")
+        shown(page, "first-study/done")
         person.click(page.get_by_role("link", name="See results"))
         page.wait_for_url("**/experiments/capital-sums-first/results/")
+        expect(page.locator("main")).to_contain_text("Number: ")
         expect(page.locator("main")).to_contain_text("tiny")
+        shown(page, "first-study/results")
         print(person.counts)
         assert_private(site, KEY)
+        assert person.counts.clicks <= 10
+        assert person.counts.loads <= 10
+        assert len(person.counts.forms) <= 2
+        assert person.counts.fields <= 8
+
+
+def write_images(folder: Path) -> Path:
+    """Write a zip with photographs and a table of human norms, as a group that studies emotions has it."""
+    samples = ROOT / "samples"
+    with (samples / "norms.csv").open(newline="") as file:
+        norms = list(csv.DictReader(file))
+    path = folder / "photographs.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        rows = [["id", "image", "Valence_mean", "Valence_SD", "Valence_N"]]
+        for norm in norms:
+            name = f"{norm['Theme']}.jpg"
+            if (samples / "photographs" / name).is_file():
+                archive.write(samples / "photographs" / name, f"images/{name}")
+                rows.append([norm["Theme"], name, norm["Valence_mean"], norm["Valence_SD"], norm["Valence_N"]])
+        table = io.StringIO()
+        csv.writer(table).writerows(rows)
+        archive.writestr("norms.csv", table.getvalue())
+    return path
+
+
+def test_images_with_norms_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, shown):
+    with visit_new_site(prepared, chromium) as (person, site):
+        page = person.page
+        make_account(person, site)
+        person.type("Base URL", provider.url)
+        person.type("API key", KEY)
+        person.press("Fetch models")
+        add_models(person, "big", "tiny")
+        person.choose_file(write_images(tmp_path))
+        expect(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows"))).to_be_visible()
+        expect(page.locator("#data")).to_contain_text("valence 5.9")
+        shown(page, "images-and-norms/items")
+        person.click(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows")))
+        expect(page.get_by_label("Rating question")).to_have_value("How would you rate the valence of this?")
+        person.type("Rating question", "How negative or positive does this photograph make you feel?")
+        person.press("Try one")
+        expect(page.locator("#start-try")).to_contain_text("score")
+        shown(page, "images-and-norms/question")
+        person.press("Run 20")
+        expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers"))
+        shown(page, "images-and-norms/done")
+        person.click(page.get_by_role("link", name="See results"))
+        page.wait_for_url("**/experiments/photographs-first/results/")
+        expect(page.locator("main")).to_contain_text("valence")
+        shown(page, "images-and-norms/results")
+        print(person.counts)
         assert person.counts.clicks <= 10
         assert person.counts.loads <= 10
         assert len(person.counts.forms) <= 2

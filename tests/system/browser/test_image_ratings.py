@@ -179,7 +179,7 @@ def test_a_queue_is_created_opened_and_reviewed_in_the_browser(visitor, queue, o
     assert page.locator("#links").inner_text().count("/ratings/join/") == 2
 
 
-def test_every_rating_page_looks_right(visitor, checked_in_all_views, queue, owner):
+def test_every_rating_page_looks_right(visitor, checked_in_all_views, picture, queue, owner):
     new_rater = make_rater(queue, "new-rater")
     active_rater = make_rater(queue, started=True)
     for position in range(1, 8):
@@ -191,6 +191,8 @@ def test_every_rating_page_looks_right(visitor, checked_in_all_views, queue, own
         page = visitor(rater.user)
         page.goto("/ratings/first-impressions/")
         checked_in_all_views(page, f"rating {name}")
+        if name == "item":
+            picture(page, "rating/item")
     assert queue_results.list_question_results(queue)[0].alpha.estimate
     page = visitor(owner)
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):

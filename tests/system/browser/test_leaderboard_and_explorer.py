@@ -75,17 +75,20 @@ def test_a_reader_follows_links_from_the_leaderboard_to_the_trials_of_a_cell(stu
     expect(page.get_by_label("max_depth")).to_have_value("4")
 
 
-def test_leaderboard_and_views_look_right(study, visitor, checked_in_all_views):
+def test_leaderboard_and_views_look_right(study, visitor, checked_in_all_views, picture):
     page = visitor(study.owner)
     page.goto(reverse("leaderboard"))
     checked_in_all_views(page, "leaderboard")
+    picture(page, "difficulty/leaderboard")
     for view in VIEWS:
         page.goto(reverse("explorer", args=[study.slug]) + f"?view={view}&task=brackets")
-        for picture in page.locator("figure img").all():
-            picture.scroll_into_view_if_needed()
-            expect(picture).to_have_js_property("complete", True)
-            assert picture.evaluate("image => image.naturalWidth") > 0, view
+        for figure in page.locator("figure img").all():
+            figure.scroll_into_view_if_needed()
+            expect(figure).to_have_js_property("complete", True)
+            assert figure.evaluate("image => image.naturalWidth") > 0, view
         checked_in_all_views(page, f"explorer-{view}")
+        if view == next(iter(VIEWS)):
+            picture(page, "difficulty/explorer")
 
 
 def test_a_hundred_models_stay_readable(owner, visitor, checked_in_all_views):

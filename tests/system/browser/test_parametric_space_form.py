@@ -24,18 +24,22 @@ def immediate_worker(monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
-def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db, visitor, checked):
+def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db, visitor, checked, picture):
     factories.make_model("cheap")
     page = visitor(factories.make_user("researcher", permissions.RESEARCHER))
     page.goto(reverse("parametric_new"))
     expect(page.get_by_text("24 points, 768 cases")).to_be_visible()
+    page.get_by_text("As text", exact=True).click()
     page.get_by_label("Space").fill(SPACE.replace("length", "lenght"))
     expect(page.get_by_text("shuffle has no such parameter; did you mean length?")).to_be_visible()
     page.get_by_label("Space").fill(SPACE)
     expect(page.get_by_text("4 points, 12 cases")).to_be_visible()
+    page.get_by_text("What the preview shows").click()
     page.get_by_label("cheap").check()
     expect(page.get_by_role("row", name="cheap")).to_be_visible()
     checked(page, "parametric-1280-light")
+    page.evaluate("scrollTo(0, 0)")
+    picture(page, "difficulty/space")
     page.locator("#id_slug").fill("mine")
     page.get_by_role("button", name="Build dataset").click()
     expect(page.get_by_text("mine@1 is a draft of 12 items.")).to_be_visible()

@@ -58,6 +58,7 @@ def test_a_space_is_designed_run_adaptively_and_explored(
 
 def build_space(page):
     page.goto(reverse("parametric_new"))
+    page.get_by_text("As text", exact=True).click()
     page.get_by_label("Space").fill(SPACE)
     expect(page.get_by_text("6 points, 192 cases")).to_be_visible()
     page.locator("#id_slug").fill("mine")

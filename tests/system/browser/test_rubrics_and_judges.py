@@ -50,7 +50,7 @@ def score_answer(request):
     return 1.0 if "It is 0" in str(request.messages) else {"score": 0.25, "reasoning": "It leaves out the working."}
 
 
-def write_rubric(page, checked):
+def write_rubric(page, checked, picture):
     page.goto("/library/new/rubrics/?starter=score")
     page.get_by_label("Name").fill("fair")
     message = page.get_by_label("Message")
@@ -67,6 +67,7 @@ def write_rubric(page, checked):
         message.press("Backspace")
     expect(preview.get_by_text("Reference: 0")).to_be_visible()
     checked(page, "rubric editor")
+    picture(page, "judging/rubric")
     page.set_viewport_size(PHONE)
     checked(page, "rubric editor, phone")
     page.set_viewport_size(LAPTOP)
@@ -96,9 +97,9 @@ def check_panel_form(page):
     page.wait_for_function(TITLE_IS_READABLE)
 
 
-def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked, curator, experiment):
+def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked, picture, curator, experiment):
     page = visitor(curator)
-    write_rubric(page, checked)
+    write_rubric(page, checked, picture)
     approve_rubric(page)
     researcher = visitor(experiment.owner)
     add_judge(researcher)

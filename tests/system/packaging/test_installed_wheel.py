@@ -85,7 +85,7 @@ def is_sample(path: str) -> bool:
 
 
 def is_help(path: str) -> bool:
-    return path.startswith("docs/") and not path.startswith(("docs/deploy/", "docs/notebooks/"))
+    return path.startswith("docs/") and not path.startswith(("docs/deploy/", "docs/hooks/", "docs/notebooks/"))
 
 
 def test_the_wheel_states_its_licences_and_its_command(wheel: Path) -> None:

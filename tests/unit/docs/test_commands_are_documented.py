@@ -1,4 +1,4 @@
-"""docs/commands.md names every command, every verb and every option."""
+"""docs/commands.md and docs/operator-commands.md name every command, every verb and every option."""
 
 import argparse
 import re
@@ -30,8 +30,12 @@ def list_options(parser):
 DJANGOS = list_options(BaseCommand().create_parser("manage.py", "any"))
 
 
+def read_documents():
+    return "\n".join((ROOT / "docs" / name).read_text("utf-8") for name in ("commands.md", "operator-commands.md"))
+
+
 def read_section(name):
-    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    text = read_documents()
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     return sections.get(name, "")
 
@@ -59,6 +63,6 @@ def test_a_command_with_its_verbs_and_options_is_documented(name):
 
 
 def test_no_section_describes_a_removed_command():
-    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    text = read_documents()
     described = set(re.findall(r"^## ([a-z_]+)$", text, re.MULTILINE))
     assert described - set(COMMANDS) == set()
