@@ -288,13 +288,16 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     Raise StudyError if the samples are not in the folder.
     """
     for file, registry in read_yaml_files(path):
-        evals = {
-            str(name): entry for name, entry in registry.items()
-            if isinstance(entry, dict) and ":" in str(entry.get("class") or "")
-            and isinstance((entry.get("args") or {}).get("samples_jsonl"), str)
-        }  # fmt: skip
-        if evals:
-            return _build_design(path, file, evals, names)
+        with refuse_unreadable(file.name):
+            entries = {str(name): entry for name, entry in registry.items() if isinstance(entry, dict)}
+            evals = {
+                name: entry
+                for name, entry in entries.items()
+                if ":" in str(entry.get("class") or "")
+                and isinstance((entry.get("args") or {}).get("samples_jsonl"), str)
+            }
+            if evals:
+                return _build_design(path, file, evals, names)
     return None
 
 

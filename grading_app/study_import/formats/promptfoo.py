@@ -272,7 +272,8 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     for file, config in read_yaml_files(path):
         providers = _list(config.get("providers") or config.get("targets"))
         if config.get("prompts") and providers:
-            return _build_design(file, path if path.is_dir() else path.parent, config, providers, names)
+            with refuse_unreadable(file.name):
+                return _build_design(file, path if path.is_dir() else path.parent, config, providers, names)
     return None
 
 

@@ -3,9 +3,11 @@
 import json
 import random
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from grading_app.study_import.importers import read_source
 from grading_app.study_import.study import Study, StudyError
@@ -78,6 +80,34 @@ def copy_samples(name, folder):
     else:
         for file in [source] if source.is_file() else source.rglob("*.json*"):
             (folder / file.name).write_text(file.read_text())
+
+
+DESIGNS = {
+    "promptfoo/promptfooconfig.yaml": ["promptfoo/promptfooconfig.yaml"],
+    "openai_evals/registry/evals/capitals.yaml": ["openai_evals/registry/data/capitals/samples.jsonl"],
+    "hub_eval/eval.yaml": ["hub_eval/test.jsonl"],
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_design_with_a_value_of_another_type_is_read_or_refused_with_a_sentence(name, tmp_path):
+    original, chance, results = (HERE / name).read_text(), random.Random(5), Counter()
+    for other in DESIGNS[name]:
+        (tmp_path / Path(other).name).write_bytes((HERE / other).read_bytes())
+    path = tmp_path / Path(name).name
+    for _ in range(150):
+        document = yaml.safe_load(original)
+        place = chance.choice(list(list_places(document)))
+        change_value(document, place, chance.choice([*VALUES, "remove"]))
+        path.write_text(json.dumps(document))
+        try:
+            results[type(read_source(tmp_path)).__name__] += 1
+        except StudyError:
+            results["refused"] += 1
+        except Exception as error:
+            raise AssertionError(f"{place}: {type(error).__name__}: {error}") from error
+    assert results["Design"] > 30
+    assert results["refused"] > 0
 
 
 def read_whole(path):
