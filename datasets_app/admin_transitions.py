@@ -104,7 +104,9 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if "confirmed" not in request.POST:
             return self.ask_reason(request, action, rows)
         try:
-            reason = _read_reason(request, action)
+            messages_by_code = {"required": "Enter a reason. It is stored in the history."}
+            field = forms.CharField(required=action.needs_reason, error_messages=messages_by_code)
+            reason = str(field.clean(request.POST.get("reason")))
         except ValidationError as error:
             return self.ask_reason(request, action, rows, error=" ".join(error.messages))
         count = sum(self._perform_on_group(request, action, group, reason) for group in self.group_rows(rows))
@@ -119,12 +121,6 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             self.message_user(request, str(error), messages.ERROR)
             return 0
         return len(group)
-
-
-def _read_reason(request: HttpRequest, action: RowAction) -> str:
-    messages_by_code = {"required": "Enter a reason. It is stored in the history."}
-    field = forms.CharField(required=action.needs_reason, error_messages=messages_by_code)
-    return str(field.clean(request.POST.get("reason")))
 
 
 def _make_bulk_action(action: RowAction) -> Callable[[RowActionAdmin, HttpRequest, Any], HttpResponse | None]:

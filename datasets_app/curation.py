@@ -88,19 +88,14 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
         keys = _draw_keys(reshuffle, pool, active_keys, seed)
         dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
-        _move_behind(excluded, len(keys))
+        rows = list(excluded.order_by("position", "pk"))
+        for position, item in enumerate(rows, len(keys)):
+            item.position = position
+        Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
         dataset.recipe = {**dataset.recipe, "seed": seed}
         dataset.save(update_fields=["recipe"])
         dataset.add_history_line("items", f"drawn again with seed {seed}", by=by, reason=reason)
     return keys
-
-
-def _move_behind(items: Any, start: int) -> None:
-    """Move these items to the positions from `start`, in their current order."""
-    rows = list(items.order_by("position", "pk"))
-    for position, item in enumerate(rows, start):
-        item.position = position
-    Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
 
 
 def _draw_keys(draw: Any, *arguments: Any) -> list[str]:

@@ -65,11 +65,36 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
             _store_columns(upload, job, watch)
             return finish(upload, job)
         if job.kind == "download":
-            return _download(upload, job)
+            # Download the split that the user named, and find its columns. Without HF_TOKEN: it may open datasets
+            # that not every user of the site should read.
+            hub_request: dict[str, Any] = dict(job.parameters["mapping"])
+            split = download_split(**hub_request, uses_token=False, watch=upload.watch(job))
+            origin = {"source": split.source, "licence": split.licence, "recipe": split.recipe}
+            upload = upload.add_download(split.file.path, split.file.name, origin)
+            upload.store("columns", read_table_columns(upload.files["items"])._asdict())
+            return finish(upload, job)
         if job.kind == "norms":
             return _import_norms(upload, job, user, watch)
         if job.kind == "parametric":
-            return _build_space(upload, job, user)
+            # Create a draft from the space in the upload. Its cases are counted while they are stored.
+            text = upload.files["items"].path.read_text(encoding="utf-8")
+            options = job.parameters["mapping"]
+            try:
+                space = resolve_space(
+                    read_space(text),
+                    precision=options.get("precision") or None,
+                    degree=int(options.get("degree", 0)),
+                    density=options.get("density", "normal"),
+                    seed=int(options.get("seed", SEED)),
+                )
+                job.enter(SAVING, total=space.max_cases)
+                files = SpaceFiles(text, upload.table_name)
+                dataset = create_parametric_dataset(
+                    space, files, slug=upload.slug, by=user, watch=upload.watch(job), **upload.about
+                )
+            except (SpaceError, CurationError) as refusal:
+                return finish(upload, job, str(refusal))
+            return finish(upload, job, dataset=[dataset.slug, dataset.version])
         return _read_items(upload, job, user, watch)
     except FileError as error:
         return finish(upload, job, str(error))
@@ -84,19 +109,6 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
 def _store_columns(upload: PendingUpload, job: BackgroundJob, watch: Watch) -> None:
     sheet = job.parameters["mapping"].get(SHEET, "")
     upload.store("columns", read_table_columns(upload.files["items"], watch=watch, sheet=sheet)._asdict())
-
-
-def _download(upload: PendingUpload, job: BackgroundJob) -> str:
-    """Download the split that the user named, and find its columns.
-
-    Without HF_TOKEN: it may open datasets that not every user of the site should read.
-    """
-    hub_request: dict[str, Any] = dict(job.parameters["mapping"])
-    split = download_split(**hub_request, uses_token=False, watch=upload.watch(job))
-    origin = {"source": split.source, "licence": split.licence, "recipe": split.recipe}
-    upload = upload.add_download(split.file.path, split.file.name, origin)
-    upload.store("columns", read_table_columns(upload.files["items"])._asdict())
-    return finish(upload, job)
 
 
 def _read_items(upload: PendingUpload, job: BackgroundJob, user: User, watch: Watch) -> str:
@@ -137,28 +149,6 @@ def _import_norms(upload: PendingUpload, job: BackgroundJob, user: User, watch: 
             error = str(refusal)
     _store_result(upload, job, ItemReading([], [], {}, "", "", ReadingReport()), norms, error)
     return finish(upload, job)
-
-
-def _build_space(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
-    """Create a draft from the space in the upload. Its cases are counted while they are stored."""
-    text = upload.files["items"].path.read_text(encoding="utf-8")
-    options = job.parameters["mapping"]
-    try:
-        space = resolve_space(
-            read_space(text),
-            precision=options.get("precision") or None,
-            degree=int(options.get("degree", 0)),
-            density=options.get("density", "normal"),
-            seed=int(options.get("seed", SEED)),
-        )
-        job.enter(SAVING, total=space.max_cases)
-        files = SpaceFiles(text, upload.table_name)
-        dataset = create_parametric_dataset(
-            space, files, slug=upload.slug, by=user, watch=upload.watch(job), **upload.about
-        )
-    except (SpaceError, CurationError) as refusal:
-        return finish(upload, job, str(refusal))
-    return finish(upload, job, dataset=[dataset.slug, dataset.version])
 
 
 def _store_result(

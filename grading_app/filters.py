@@ -175,7 +175,11 @@ class TrialFilter(df.FilterSet):
         if "differs" in criteria and "experiment" not in criteria:
             self.form.add_error("differs", "Choose an experiment to compare its conditions.")
             return None
-        runs = self._select_runs(criteria)
+        runs = Run.objects.visible_to(self.request.user)
+        if not criteria.keys() & {"run", "condition"}:
+            runs = runs.generating()
+        lookups = {"experiment": "experiment", "condition": "condition", "run": "pk"}
+        runs = runs.filter(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
         annotations = list_annotation_lookups(criteria)
         items = self._find_items(runs, criteria)
         differing = self._find_differing_items(criteria) if "differs" in criteria else None
@@ -183,12 +187,16 @@ class TrialFilter(df.FilterSet):
             allowed = None if items is None else set(items)
             items = [item for item in differing if allowed is None or item in allowed]
             differing = None
+        # The condition for the chosen kinds of unusable answers. They are rare, and an index holds them.
+        condition = Q()
+        for name, kind in UNUSABLE_KINDS.items():
+            condition &= _match_kind(name, kind) if criteria.get(name) else Q()
         return Search(
             runs=runs,
             status=criteria.get("status", ""),
             error_class=criteria.get("error", ""),
             items=items,
-            unusable=self._match_unusable(criteria),
+            unusable=condition,
             with_refused_errors=bool(criteria.get("refused")),
             annotated=find_annotated(annotations[0], criteria.get("experiment")) if annotations else None,
             rest=self._match_rest(criteria, differing) & Q(*(match_annotated(lookups) for lookups in annotations[1:])),
@@ -201,13 +209,6 @@ class TrialFilter(df.FilterSet):
 
     _waits_for_scores = False
 
-    def _select_runs(self, criteria: dict[str, Any]) -> QuerySet[Run]:
-        runs = Run.objects.visible_to(self.request.user)
-        if not criteria.keys() & {"run", "condition"}:
-            runs = runs.generating()
-        lookups = {"experiment": "experiment", "condition": "condition", "run": "pk"}
-        return runs.filter(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
-
     def _find_items(self, runs: QuerySet[Run], criteria: dict[str, Any]) -> list[int] | None:
         """Return the items with the chosen key and parameters, or None for any item."""
         if not criteria.keys() & {"item", "point"}:
@@ -219,14 +220,6 @@ class TrialFilter(df.FilterSet):
             items = items.filter(category=criteria["category"]) if "category" in criteria else items
             items = items.with_parameters(criteria["point"])
         return list(items.values_list("pk", flat=True)[:MAX_ITEMS])
-
-    @staticmethod
-    def _match_unusable(criteria: dict[str, Any]) -> Q:
-        """Return the condition for the chosen kinds of unusable answers. They are rare, and an index holds them."""
-        condition = Q()
-        for name, kind in UNUSABLE_KINDS.items():
-            condition &= _match_kind(name, kind) if criteria.get(name) else Q()
-        return condition
 
     def _find_differing_items(self, criteria: dict[str, Any]) -> list[int]:
         """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""

@@ -28,7 +28,17 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """
     with transaction.atomic():
         experiment.refuse_while_live()
-        _refuse_undeletable(experiment)
+        # Raise TransitionError if a row that protects its experiment refers to this experiment. Look through all
+        # relations, because apps above this one may add such rows.
+        for related in Experiment._meta.related_objects:
+            if related.on_delete is PROTECT:
+                rows: Any = related.related_model
+                protecting = rows._base_manager.filter(**{related.field.name: experiment}).first()
+                if protecting:
+                    name = rows._meta.verbose_name
+                    raise TransitionError(
+                        f"the {name} {protecting} refers to {experiment}; archive the experiment instead"
+                    )
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
         with permit_deletion(experiment):
@@ -60,7 +70,22 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         locked = Run.objects.with_design().filter(pk=run.pk).first()
         if locked is None:
             raise TransitionError(f"{run} was already deleted")
-        _refuse_run(locked)
+        if locked.is_live:
+            raise TransitionError(
+                f"{locked} is {locked.status} or has calls in flight; pause or cancel it and wait for its calls"
+            )
+        trials = Trial.objects.filter(run=locked)
+        others = Trial.objects.exclude(run=locked)
+        judged = others.filter(subject__in=trials).first() or others.filter(rival__in=trials).first()
+        if judged:
+            raise TransitionError(f"run {judged.run_id} has verdicts on answers of {locked}; delete that run first")
+        for related in Trial._meta.get_fields(include_hidden=True):
+            if isinstance(related, ManyToOneRel) and related.on_delete is PROTECT:
+                rows: Any = related.related_model
+                if rows._base_manager.filter(**{f"{related.field.name}__in": trials}).exists():
+                    raise TransitionError(
+                        f"a {rows._meta.verbose_name} refers to answers of {locked}; archive the experiment instead"
+                    )
         kept_usd = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
         DeletedRun.objects.create(
             experiment=locked.experiment,
@@ -87,39 +112,6 @@ def describe_run_deletion(run: Run) -> str:
         f"This permanently deletes its {trials} with {attempts}, answers and grades. Its cost of "
         f"{format_money(run.spent_usd)} stays spent in the budget. The next launch of this wave plans it again."
     )
-
-
-def _refuse_run(run: Run) -> None:
-    if run.is_live:
-        raise TransitionError(
-            f"{run} is {run.status} or has calls in flight; pause or cancel it and wait for its calls"
-        )
-    trials = Trial.objects.filter(run=run)
-    others = Trial.objects.exclude(run=run)
-    judged = others.filter(subject__in=trials).first() or others.filter(rival__in=trials).first()
-    if judged:
-        raise TransitionError(f"run {judged.run_id} has verdicts on answers of {run}; delete that run first")
-    for related in Trial._meta.get_fields(include_hidden=True):
-        if isinstance(related, ManyToOneRel) and related.on_delete is PROTECT:
-            rows: Any = related.related_model
-            if rows._base_manager.filter(**{f"{related.field.name}__in": trials}).exists():
-                raise TransitionError(
-                    f"a {rows._meta.verbose_name} refers to answers of {run}; archive the experiment instead"
-                )
-
-
-def _refuse_undeletable(experiment: Experiment) -> None:
-    """Raise TransitionError if a row that protects its experiment refers to this experiment.
-
-    Look through all relations, because apps above this one may add such rows.
-    """
-    for related in Experiment._meta.related_objects:
-        if related.on_delete is PROTECT:
-            rows: Any = related.related_model
-            protecting = rows._base_manager.filter(**{related.field.name: experiment}).first()
-            if protecting:
-                name = rows._meta.verbose_name
-                raise TransitionError(f"the {name} {protecting} refers to {experiment}; archive the experiment instead")
 
 
 def _delete_trials(run: Run) -> None:

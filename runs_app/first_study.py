@@ -281,8 +281,10 @@ def launch_first(
             if not may_approve(dataset, by):
                 raise PlanError([f"{dataset} is a draft. Ask a curator to approve it, then run again"])
             dataset.approve(by=by, reason=REASON)
+        taken = set(Experiment.objects.filter(slug__startswith=dataset.slug[:60]).values_list("slug", flat=True))
+        names = (f"{dataset.slug[:60]}-first", *(f"{dataset.slug[:60]}-first-{n}" for n in range(2, 10_000)))
         experiment = Experiment(
-            slug=_choose_slug(dataset),
+            slug=next(name for name in names if name not in taken),
             title=f"First run of {dataset.title or dataset.slug}"[:200],
             dataset=dataset,
             owner=by,
@@ -297,7 +299,12 @@ def launch_first(
         experiment.language_models.set(models)
         dimension = choices.get("dimension")
         experiment.prompts.set([_find_or_create_prompt(build_prompt(text, dimension), by)])
-        experiment.samplers.set([_find_or_create_sampler(by)])
+        builder = RowBuilder(by, trusted=False, reason="Written on Start")
+        spec = SamplerSpec.model_validate({"name": SAMPLER, **GENERAL_SAMPLERS[SAMPLER]})
+        sampler: Sampler | None = builder.find_or_create_sampler("sampler", spec)
+        if sampler is None:
+            raise PlanError(builder.problems)
+        experiment.samplers.set([sampler])
         if dimension is not None:
             experiment.dimensions.set([_find_or_create_dimension(dimension, by)])
         design = Design.load(experiment)
@@ -306,12 +313,6 @@ def launch_first(
         approved = summarise_design(design, pilot=PILOT).estimate
         run_control.launch(experiment, by=by, pilot=PILOT, approved=approved)
     return experiment
-
-
-def _choose_slug(dataset: Dataset) -> str:
-    taken = set(Experiment.objects.filter(slug__startswith=dataset.slug[:60]).values_list("slug", flat=True))
-    names = (f"{dataset.slug[:60]}-first", *(f"{dataset.slug[:60]}-first-{n}" for n in range(2, 10_000)))
-    return next(name for name in names if name not in taken)
 
 
 def _find_or_create_prompt(wanted: Prompt, by: User) -> Prompt:
@@ -328,15 +329,6 @@ def _find_or_create_prompt(wanted: Prompt, by: User) -> Prompt:
     if prompt is None:
         raise PlanError(builder.problems)
     return prompt
-
-
-def _find_or_create_sampler(by: User) -> Sampler:
-    builder = RowBuilder(by, trusted=False, reason="Written on Start")
-    spec = SamplerSpec.model_validate({"name": SAMPLER, **GENERAL_SAMPLERS[SAMPLER]})
-    sampler: Sampler | None = builder.find_or_create_sampler("sampler", spec)
-    if sampler is None:
-        raise PlanError(builder.problems)
-    return sampler
 
 
 def _find_or_create_dimension(dimension: Dimension, by: User) -> Dimension:

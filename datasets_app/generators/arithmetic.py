@@ -73,11 +73,12 @@ def _write_expression(tokens: list[int | str], prob_dewhitespace: float, rng: Ra
     )  # fmt: skip
 
 
-def _tokenize(text: str) -> list[int | str]:
-    """Return the tokens of an expression. A minus is a sign unless it follows an integer or a group."""
+def explain(case: Case) -> str:
+    """Return every operation in order of evaluation."""
+    # The tokens of an expression. A minus is a sign unless it follows an integer or a group.
     tokens: list[int | str] = []
     sign = ""
-    for part in re.findall(r"[0-9]+|[-+*()]", text):
+    for part in re.findall(r"[0-9]+|[-+*()]", case.input):
         starts_operand = not tokens or tokens[-1] == OPEN or tokens[-1] in PRECEDENCE
         if part == "-" and starts_operand:
             sign = "-"
@@ -86,12 +87,7 @@ def _tokenize(text: str) -> list[int | str]:
             sign = ""
         else:
             tokens.append(part)
-    return tokens
-
-
-def explain(case: Case) -> str:
-    """Return every operation in order of evaluation."""
-    _, steps = evaluate_infix(_tokenize(case.input), PRECEDENCE, apply_operator)
+    _, steps = evaluate_infix(tokens, PRECEDENCE, apply_operator)
     return "\n".join(f"{left} {name} {right} = {result}" for left, name, right, result in steps)
 
 

@@ -142,28 +142,23 @@ def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
         if len(candidates) >= params.choice_count - 1:
             options = [target, *rng.sample(candidates, params.choice_count - 1)]
             rng.shuffle(options)
-            return _make_case(reference_films, target, options, properties, params, rng)
+            template = rng.randrange(len(TEMPLATES))
+            titles = [film.title for film in options]
+            question = TEMPLATES[template].format(films=", ".join(film.title for film in reference_films))
+            if params.hints:
+                question += (
+                    f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in properties])}."
+                )
+            choices = list_letters(len(options))
+            facts = {
+                "reference_movies": [film.title for film in reference_films],
+                "choices": titles,
+                "selected_genres": [name for kind, name in properties if kind == "genre"],
+                "selected_themes": [name for kind, name in properties if kind == "theme"],
+                "template": template,
+            }
+            return Case(f"{question}\n\n{format_options(titles)}", choices[options.index(target)], choices, facts)
     raise FilmsError("the table has too few films, or too similar ones, for these parameters")
-
-
-def _make_case(
-    reference_films: list[Film], target: Film, options: list[Film], properties: tuple[tuple[str, str], ...],
-    params: MoviesParams, rng: Random,
-) -> Case:  # fmt: skip
-    template = rng.randrange(len(TEMPLATES))
-    titles = [film.title for film in options]
-    question = TEMPLATES[template].format(films=", ".join(film.title for film in reference_films))
-    if params.hints:
-        question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in properties])}."
-    choices = list_letters(len(options))
-    facts = {
-        "reference_movies": [film.title for film in reference_films],
-        "choices": titles,
-        "selected_genres": [name for kind, name in properties if kind == "genre"],
-        "selected_themes": [name for kind, name in properties if kind == "theme"],
-        "template": template,
-    }
-    return Case(f"{question}\n\n{format_options(titles)}", choices[options.index(target)], choices, facts)
 
 
 def explain(case: Case) -> str:

@@ -66,7 +66,15 @@ def draw(params: SequenceParams, rng: Random) -> Case:
     terms = list(starts)
     while len(terms) < params.length:
         terms.append(compute_next_term(terms, params.base, step, rules))
-    lines = [_describe_base(params.base, step), *(_describe_rule(*rule) for rule in rules)]
+    lines = [
+        {
+            "constant": f"Add {step} to the term before.",
+            "growing": f"Add {step} times the position of the new term to the term before.",
+            "multiply": f"Multiply the term before by {step}.",
+            "fibonacci": "Add the two terms before.",
+        }[params.base],
+        *(_describe_rule(*rule) for rule in rules),
+    ]
     first_terms = ", ".join(map(str, terms[:SHOWN_TERMS]))
     text = "\n".join([
         f"A sequence begins with {' and '.join(map(str, starts))}. Each next term follows these rules, in this order:",
@@ -89,15 +97,6 @@ def compute_next_term(terms: list[int], base: str, step: int, rules: list[Rule])
     for condition, change in rules:
         value += change if condition.holds(position, value) else 0
     return value
-
-
-def _describe_base(base: str, step: int) -> str:
-    return {
-        "constant": f"Add {step} to the term before.",
-        "growing": f"Add {step} times the position of the new term to the term before.",
-        "multiply": f"Multiply the term before by {step}.",
-        "fibonacci": "Add the two terms before.",
-    }[base]
 
 
 def _describe_rule(condition: SequenceCondition, change: int) -> str:

@@ -79,7 +79,14 @@ def _draw_path(kind: str, place: Place, size: float, rng: Random) -> str:
         angle = math.radians(rng.uniform(40, 140))
         end = place(math.cos(angle), math.sin(angle))
         return f"M {place(0, 0)} L {place(1, 0)} A {_format_number(size)},{_format_number(size)} 0 0,1 {end} Z"
-    return _draw_polygon([place(*corner) for corner in _draw_corners(kind, rng)], rng)
+    # The path of a polygon from a random corner, in a random direction and with a random closing.
+    corners = [place(*corner) for corner in _draw_corners(kind, rng)]
+    start = rng.randrange(len(corners))
+    corners = corners[start:] + corners[:start]
+    if rng.random() < 0.5:
+        corners.reverse()
+    closing = "Z" if rng.random() < 0.5 else f"L {corners[0]}"
+    return f"M {' L '.join(corners)} {closing}"
 
 
 def _draw_corners(kind: str, rng: Random) -> list[Point]:
@@ -93,16 +100,6 @@ def _draw_corners(kind: str, rng: Random) -> list[Point]:
     count = CORNERS[kind]
     angles = [2 * math.pi * (index + rng.uniform(-0.15, 0.15)) / count for index in range(count)]
     return [(math.cos(angle), math.sin(angle)) for angle in angles]
-
-
-def _draw_polygon(corners: list[str], rng: Random) -> str:
-    """Return the path of a polygon from a random corner, in a random direction and with a random closing."""
-    start = rng.randrange(len(corners))
-    corners = corners[start:] + corners[:start]
-    if rng.random() < 0.5:
-        corners.reverse()
-    closing = "Z" if rng.random() < 0.5 else f"L {corners[0]}"
-    return f"M {' L '.join(corners)} {closing}"
 
 
 def explain(case: Case) -> str:

@@ -100,27 +100,26 @@ class ZipMembers:
             raise FileError(f"the archive unpacks to more than {limits.unpacked_bytes // MIB} MiB")
         by_name: dict[str, zipfile.ZipInfo] = {}
         for member in members:
-            self._check(member)
+            name = member.filename
+            path = PurePosixPath(name.replace("\\", "/"))
+            if not name:
+                raise FileError("the archive contains a file without a name")
+            if path.is_absolute() or ".." in path.parts or DRIVE.match(name) or "\x00" in member.orig_filename:
+                raise FileError(f"the archive names a file outside itself: {name!r}")
+            if stat.S_ISLNK(member.external_attr >> 16):
+                raise FileError(f"{name!r} in the archive is a link")
+            if member.flag_bits & ENCRYPTED:
+                raise FileError(f"{name!r} in the archive is encrypted")
+            large = member.file_size > self.limits.ratio_from_bytes
+            if large and member.file_size > self.limits.member_ratio * max(member.compress_size, 1):
+                raise FileError(
+                    f"{name!r} in the archive unpacks to more than {self.limits.member_ratio} times its size"
+                )
             if member.filename in by_name:
                 raise FileError(f"the archive contains {member.filename!r} twice")
             if not member.is_dir() and not _is_clutter(member.filename):
                 by_name[member.filename] = member
         return by_name
-
-    def _check(self, member: zipfile.ZipInfo) -> None:
-        name = member.filename
-        path = PurePosixPath(name.replace("\\", "/"))
-        if not name:
-            raise FileError("the archive contains a file without a name")
-        if path.is_absolute() or ".." in path.parts or DRIVE.match(name) or "\x00" in member.orig_filename:
-            raise FileError(f"the archive names a file outside itself: {name!r}")
-        if stat.S_ISLNK(member.external_attr >> 16):
-            raise FileError(f"{name!r} in the archive is a link")
-        if member.flag_bits & ENCRYPTED:
-            raise FileError(f"{name!r} in the archive is encrypted")
-        large = member.file_size > self.limits.ratio_from_bytes
-        if large and member.file_size > self.limits.member_ratio * max(member.compress_size, 1):
-            raise FileError(f"{name!r} in the archive unpacks to more than {self.limits.member_ratio} times its size")
 
 
 class FolderMembers:

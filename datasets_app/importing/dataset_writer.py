@@ -63,7 +63,10 @@ def save_items(dataset: Dataset, reading: ItemReading, *, by: Actor) -> list[Ite
     """
     _require_valid(reading)
     with dataset.change_draft():
-        _require_new_keys(dataset, [record.key for record in reading.items])
+        keys = [record.key for record in reading.items]
+        existing = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
+        if existing:
+            raise CurationError(f"{dataset} has these keys already: {list_keys(existing)}")
         store_images(record.image for record in reading.items if record.image)
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         start = 0 if newest is None else newest + 1
@@ -71,7 +74,7 @@ def save_items(dataset: Dataset, reading: ItemReading, *, by: Actor) -> list[Ite
             (_make_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)),
             batch_size=BATCH,
         )
-        _write_norms({item.key: item for item in items}, _collect_norms(reading.items))
+        _write_norms({item.key: item for item in items}, [norm for record in reading.items for norm in record.norms])
         dataset.add_history_line("items", f"imported {len(items)} items from {reading.source_name}", by=by)
     return items
 
@@ -96,12 +99,6 @@ def _require_valid(reading: ItemReading) -> None:
         raise CurationError(f"{reading.report.error_total} errors in {reading.source_name}; nothing was saved")
 
 
-def _require_new_keys(dataset: Dataset, keys: list[str]) -> None:
-    existing = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
-    if existing:
-        raise CurationError(f"{dataset} has these keys already: {list_keys(existing)}")
-
-
 def _make_item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
     return Item(
         dataset=dataset,
@@ -115,10 +112,6 @@ def _make_item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
         category=record.category,
         metadata=dict(record.metadata),
     )
-
-
-def _collect_norms(records: Iterable[ItemRecord]) -> list[NormRecord]:
-    return [norm for record in records for norm in record.norms]
 
 
 def _write_norms(items: dict[str, Item], norms: Iterable[NormRecord]) -> None:

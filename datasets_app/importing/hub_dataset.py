@@ -88,7 +88,11 @@ def download_split(
     uses_token: False downloads public datasets only, because HF_TOKEN may open what its owner alone should read.
     watch: called about once a second, in a thread.
     """
-    endpoint = _read_endpoint()
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        raise FileError(MISSING) from None
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
     token = _read_token(endpoint) if uses_token else ""
     errors = _ErrorContext(repository, revision, endpoint, uses_token)
     with _translate_errors(errors):
@@ -113,14 +117,6 @@ def download_split(
         joined = _join_shards(dict(zip(names, paths, strict=True)), limits)
         file, folders = FileToRead(joined.path / f"{SHARDS}.jsonl", f"{file_name}.jsonl"), [scratch, joined]
     return HubSplit(repository, commit, configuration, split, names, _read_licence(card), file, folders)
-
-
-def _read_endpoint() -> str:
-    try:
-        from huggingface_hub import constants
-    except ImportError:
-        raise FileError(MISSING) from None
-    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
 
 
 def _read_token(endpoint: str) -> str:

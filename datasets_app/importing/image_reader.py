@@ -41,7 +41,22 @@ def read_image(data: bytes, limits: Limits = LIMITS) -> ImageRecord:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            return _decode_pixels(data, limits)
+            with Image.open(io.BytesIO(data), formats=KNOWN_FORMATS) as source:
+                # Raise BadImage if the image has too many pixels. Use only the header, before any decoding.
+                pixels = source.width * source.height
+                if pixels > limits.image_pixels or pixels * getattr(source, "n_frames", 1) > limits.image_pixels:
+                    raise BadImage(
+                        f"is {source.width} x {source.height} pixels; at most {limits.image_pixels:,} in all are taken"
+                    )
+                if source.format == "JPEG" and data.count(SCAN) > limits.image_scans:
+                    raise BadImage(f"has {data.count(SCAN):,} scans; at most {limits.image_scans} are decoded")
+                source.seek(0)
+                lossless = source.format in LOSSLESS_SOURCES or source.has_transparency_data
+                image = _convert_mode(ImageOps.exif_transpose(source), lossless)
+            image.thumbnail((limits.image_side, limits.image_side), Image.Resampling.LANCZOS)
+            form = "PNG" if lossless else "JPEG"
+            encoded = _encode(image, form, JPEG_QUALITY)
+            return ImageRecord(hashlib.sha256(encoded).hexdigest(), encoded, form.lower(), image.width, image.height)
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             raise BadImage("has too many pixels") from None
         except BROKEN as error:
@@ -57,27 +72,6 @@ def make_thumbnail(data: bytes) -> bytes:
         paper = Image.new("RGBA", small.size, "white")
         small = Image.alpha_composite(paper, small).convert("RGB")
     return _encode(small, "JPEG", THUMBNAIL_QUALITY)
-
-
-def _decode_pixels(data: bytes, limits: Limits) -> ImageRecord:
-    with Image.open(io.BytesIO(data), formats=KNOWN_FORMATS) as source:
-        _check_pixels(source, limits)
-        if source.format == "JPEG" and data.count(SCAN) > limits.image_scans:
-            raise BadImage(f"has {data.count(SCAN):,} scans; at most {limits.image_scans} are decoded")
-        source.seek(0)
-        lossless = source.format in LOSSLESS_SOURCES or source.has_transparency_data
-        image = _convert_mode(ImageOps.exif_transpose(source), lossless)
-    image.thumbnail((limits.image_side, limits.image_side), Image.Resampling.LANCZOS)
-    form = "PNG" if lossless else "JPEG"
-    encoded = _encode(image, form, JPEG_QUALITY)
-    return ImageRecord(hashlib.sha256(encoded).hexdigest(), encoded, form.lower(), image.width, image.height)
-
-
-def _check_pixels(source: Image.Image, limits: Limits) -> None:
-    """Raise BadImage if the image has too many pixels. Use only the header, before any decoding."""
-    pixels = source.width * source.height
-    if pixels > limits.image_pixels or pixels * getattr(source, "n_frames", 1) > limits.image_pixels:
-        raise BadImage(f"is {source.width} x {source.height} pixels; at most {limits.image_pixels:,} in all are taken")
 
 
 def _convert_mode(image: Image.Image, lossless: bool) -> Image.Image:

@@ -20,28 +20,25 @@ def store_images(images: Iterable[BufferedImage]) -> None:
     """
     distinct = {image.sha256: image for image in images}
     existing = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
-    assets = [_make_asset(image) for sha256, image in distinct.items() if sha256 not in existing]
+    assets = [
+        Asset(
+            sha256=image.sha256,
+            format=image.format,
+            width=image.width,
+            height=image.height,
+            size=image.size,
+            original_name=image.original_name,
+        )
+        for sha256, image in distinct.items()
+        if sha256 not in existing
+    ]
     for asset in assets:
-        _write_files(asset, distinct[asset.sha256].path.read_bytes())
+        data = distinct[asset.sha256].path.read_bytes()
+        if not asset.file.exists():
+            _write(asset.file, data)
+        if not asset.thumbnail_file.exists():
+            _write(asset.thumbnail_file, make_thumbnail(data))
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)
-
-
-def _make_asset(image: BufferedImage) -> Asset:
-    return Asset(
-        sha256=image.sha256,
-        format=image.format,
-        width=image.width,
-        height=image.height,
-        size=image.size,
-        original_name=image.original_name,
-    )
-
-
-def _write_files(asset: Asset, data: bytes) -> None:
-    if not asset.file.exists():
-        _write(asset.file, data)
-    if not asset.thumbnail_file.exists():
-        _write(asset.thumbnail_file, make_thumbnail(data))
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -64,20 +64,17 @@ def _parse_choices(value: Any) -> list[Any]:
     if value is None or value == "":
         return []
     if isinstance(value, str):
-        return _split_choices(value.strip())
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                parsed = parse_json(text)
+            except ValueError as error:
+                raise BadField("choices", f"starts like a JSON list but is none: {error}") from None
+            return list(parsed)
+        if "|" not in text:
+            raise BadField("choices", 'is no list; write ["one", "two"] or one|two')
+        return [part.strip() for part in text.split("|")]
     raise BadField("choices", f"is {type(value).__name__}, not a list")
-
-
-def _split_choices(text: str) -> list[Any]:
-    if text.startswith("["):
-        try:
-            parsed = parse_json(text)
-        except ValueError as error:
-            raise BadField("choices", f"starts like a JSON list but is none: {error}") from None
-        return list(parsed)
-    if "|" not in text:
-        raise BadField("choices", 'is no list; write ["one", "two"] or one|two')
-    return [part.strip() for part in text.split("|")]
 
 
 def is_choice(target: str, choices: tuple[str, ...]) -> bool:

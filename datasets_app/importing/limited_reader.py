@@ -133,7 +133,9 @@ def _run_task(
 
     `watch` is called with the number of rows read so far. An exception that it raises ends the process.
     """
-    _require_readable(files)
+    for part, file in files.items():
+        if not (file.path.is_file() or (part == "images" and file.path.is_dir())) or not os.access(file.path, os.R_OK):
+            raise FileError(f"{file.path}: is not a readable file")
     request = {
         "task": task,
         "files": {part: [str(file.path.resolve()), file.name] for part, file in files.items()},
@@ -151,12 +153,6 @@ def _run_task(
         raise FileError(_explain_exit(code, files, limits, seconds))
     if (scratch.path / REFUSAL).exists():
         raise FileError(json.loads((scratch.path / REFUSAL).read_text()))
-
-
-def _require_readable(files: Mapping[str, FileToRead]) -> None:
-    for part, file in files.items():
-        if not (file.path.is_file() or (part == "images" and file.path.is_dir())) or not os.access(file.path, os.R_OK):
-            raise FileError(f"{file.path}: is not a readable file")
 
 
 def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:

@@ -141,7 +141,12 @@ class _NormTable:
                 self._read_row(row)
             except NoValue as error:
                 self.report.error(row, "row", str(error))
-        self._report_keys()
+        if self.unknown:
+            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_join_some(self.unknown)}")
+        keys_with_norms = {key for key, _ in self.first_row}
+        missing = [repr(key) for key in self.items if key not in keys_with_norms]
+        if missing:
+            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_join_some(missing)}")
 
     def _read_row(self, row: TableRow) -> None:
         key = self._find_key(row)
@@ -191,14 +196,6 @@ class _NormTable:
             self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")
             return
         self.reading.norms.append(norm)
-
-    def _report_keys(self) -> None:
-        if self.unknown:
-            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_join_some(self.unknown)}")
-        keys_with_norms = {key for key, _ in self.first_row}
-        missing = [repr(key) for key in self.items if key not in keys_with_norms]
-        if missing:
-            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_join_some(missing)}")
 
 
 def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:

@@ -91,7 +91,16 @@ def create_parametric_dataset(
         definition_hash=digest,
     )
     with dataset.change_draft():
-        dataset.recipe["n"] = _save_items(dataset, space.points, seed=space.seed, watch=watch)
+        # COPY in batches bounds the memory and reports the progress.
+        saved, rows = 0, _iterate_rows(dataset, space.points, seed=space.seed)
+        while batch := list(islice(rows, BATCH_SIZE)):
+            with connection.cursor() as cursor, cursor.copy(COPY) as copy:
+                for row in batch:
+                    copy.write_row(row)
+            saved += len(batch)
+            if watch:
+                watch(saved)
+        dataset.recipe["n"] = saved
         dataset.save(update_fields=["recipe"])
         summary = f"generated {dataset.recipe['n']:,} items at {len(space.points):,} points"
         dataset.add_history_line("items", f"{summary}: {extension}" if extension else summary, by=by)
@@ -132,19 +141,6 @@ def iterate_answer_key(dataset: Dataset) -> Iterator[dict[str, Any]]:
         is_case = "params" in metadata and "task" in metadata
         case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
         yield {"text": text, "target": target, **case}
-
-
-def _save_items(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int, watch: Watch | None) -> int:
-    """Write the items with COPY, in batches. Return their number."""
-    saved, rows = 0, _iterate_rows(dataset, points, seed=seed)
-    while batch := list(islice(rows, BATCH_SIZE)):
-        with connection.cursor() as cursor, cursor.copy(COPY) as copy:
-            for row in batch:
-                copy.write_row(row)
-        saved += len(batch)
-        if watch:
-            watch(saved)
-    return saved
 
 
 def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[tuple[Any, ...]]:

@@ -99,7 +99,22 @@ class GridAxis(StrictModel):
             return {"range": content if isinstance(content, list) else [content]}
         if "from" in content or "to" in content:
             other_fields = {key: value for key, value in content.items() if key not in ("from", "to", "step")}
-            return other_fields | {"range": _expand_range(content)}
+            # The numbers of {"from": 8, "to": 48, "step": 8}. Numbers with decimals are rounded to nine digits.
+            missing = [key for key in ("from", "to") if key not in content]
+            if missing:
+                raise ValueError(f"a range with from and to lacks {missing[0]}")
+            start, stop, step = content["from"], content["to"], content.get("step", 1)
+            if any(isinstance(value, bool) or not isinstance(value, int | float) for value in (start, stop, step)):
+                raise ValueError("from, to and step are numbers")
+            if not step > 0 or not start <= stop:
+                raise ValueError("a range runs upwards: from is at most to, and step is above 0")
+            if not (stop - start) / step < MAX_VALUES:
+                raise ValueError(f"a range has at most {MAX_VALUES} values")
+            count = int((stop - start) / step + 1e-9) + 1
+            is_integer = all(isinstance(value, int) for value in (start, step))
+            return other_fields | {
+                "range": ([start + i * step if is_integer else round(start + i * step, 9) for i in range(count)])
+            }
         return content
 
     def resolve(self, degree: int, density: str) -> list[Any]:
@@ -145,20 +160,3 @@ def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "n
 def _drop_duplicates(values: list[Any]) -> list[Any]:
     """Return the values in order without duplicates. True, 1 and 1.0 are different values here."""
     return list({(type(value), value): value for value in values}.values())
-
-
-def _expand_range(content: Mapping[str, Any]) -> list[Any]:
-    """Return the numbers of {"from": 8, "to": 48, "step": 8}. Numbers with decimals are rounded to nine digits."""
-    missing = [key for key in ("from", "to") if key not in content]
-    if missing:
-        raise ValueError(f"a range with from and to lacks {missing[0]}")
-    start, stop, step = content["from"], content["to"], content.get("step", 1)
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in (start, stop, step)):
-        raise ValueError("from, to and step are numbers")
-    if not step > 0 or not start <= stop:
-        raise ValueError("a range runs upwards: from is at most to, and step is above 0")
-    if not (stop - start) / step < MAX_VALUES:
-        raise ValueError(f"a range has at most {MAX_VALUES} values")
-    count = int((stop - start) / step + 1e-9) + 1
-    is_integer = all(isinstance(value, int) for value in (start, step))
-    return [start + i * step if is_integer else round(start + i * step, 9) for i in range(count)]

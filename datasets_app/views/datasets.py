@@ -40,7 +40,9 @@ CURSORS = ("after", "before")
 @readers_only
 def dataset_list(request: HttpRequest) -> HttpResponse:
     visible = Dataset.objects.visible_to(request.user).with_star(request.user)
-    rows = visible.annotate(n_categories=_count_categories())
+    items = Item.objects.filter(dataset=OuterRef("pk")).order_by().values("dataset")
+    number = items.annotate(number=Count("category", distinct=True)).values("number")
+    rows = visible.annotate(n_categories=Subquery(number, output_field=IntegerField()))
     context = {**DATASETS.load(request, rows), "may_curate": is_member(request.user), "has_stars": True}
     return DATASETS.render(request, context)
 
@@ -104,12 +106,6 @@ def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         messages.success(request, f"{dataset} is saved.")
         return redirect(dataset)
     return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})
-
-
-def _count_categories() -> Subquery:
-    items = Item.objects.filter(dataset=OuterRef("pk")).order_by().values("dataset")
-    number = items.annotate(number=Count("category", distinct=True)).values("number")
-    return Subquery(number, output_field=IntegerField())
 
 
 def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:

@@ -107,14 +107,10 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
     else:
-        _show_result(request, form, message)
+        if form.errors:
+            messages.error(request, get_first_error(form))
+        elif not wants_part(request):  # With htmx, the page shows the result itself.
+            messages.success(request, message)
     if verb in REMOVING_ACTIONS:  # The item and its page no longer exist.
         return redirect(dataset)
     return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))
-
-
-def _show_result(request: HttpRequest, form: DraftActionForm, done: str) -> None:
-    if form.errors:
-        messages.error(request, get_first_error(form))
-    elif not wants_part(request):  # With htmx, the page shows the result itself.
-        messages.success(request, done)

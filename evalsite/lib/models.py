@@ -32,17 +32,14 @@ class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):
         # If the clock was set back, later failures would block until it catches up. A refusal must not undo this.
         self.filter(at__gt=now).update(at=now)
         with transaction.atomic():
-            self._lock(limits)
+            with connection.cursor() as cursor:
+                for key in sorted(limits):
+                    cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-in {key}"])
             self.filter(at__lte=now - FailedSignIn.WINDOW).delete()
             waits = [wait for key, limit in limits.items() if (wait := self._seconds_to_wait(key, limit, now))]
             if waits:
                 raise TooManyFailures(max(waits))
             return [row.pk for row in self.bulk_create(FailedSignIn(key=key, at=now) for key in limits)]
-
-    def _lock(self, keys: Mapping[str, int]) -> None:
-        with connection.cursor() as cursor:
-            for key in sorted(keys):
-                cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-in {key}"])
 
     def _seconds_to_wait(self, key: str, limit: int, now: datetime) -> int:
         """Return the seconds until the key has fewer than `limit` failures within WINDOW, or 0 if it has fewer now."""

@@ -31,7 +31,13 @@ class NumbersConstraint(models.CheckConstraint):
 
     @classmethod
     def of(cls, ranges: Mapping[str, Range], name: str) -> NumbersConstraint:
-        constraint = cls(condition=_build_condition(ranges), name=name)
+        limits = {
+            f"{column}__{lookup}": limit
+            for column, pair in ranges.items()
+            for lookup, limit in zip(("gte", "lte"), pair, strict=True)
+            if limit is not None
+        }
+        constraint = cls(condition=models.Q(**limits), name=name)
         constraint.ranges = ranges
         return constraint
 
@@ -131,13 +137,3 @@ def _list_limited(constraint: models.BaseConstraint) -> Iterator[str]:
     for child in condition.children:
         if isinstance(child, tuple) and child[0].endswith("__lte"):
             yield child[0].removesuffix("__lte")
-
-
-def _build_condition(ranges: Mapping[str, Range]) -> models.Q:
-    limits = {
-        f"{column}__{lookup}": limit
-        for column, pair in ranges.items()
-        for lookup, limit in zip(("gte", "lte"), pair, strict=True)
-        if limit is not None
-    }
-    return models.Q(**limits)

@@ -12,7 +12,6 @@ from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_siz
 from grading_app.scoring.grading import grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision
-from runs_app.engine.counters import CounterKeys
 from runs_app.engine.database_recovery import OUTAGES
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Run
@@ -64,26 +63,32 @@ def decide_due() -> int:
     decided = 0
     for counter_keys, points in adaptive_rounds.find_due_points().items():
         try:
-            decided += _decide_points(counter_keys, points)
+            experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
+            spec = read_adaptive_spec(experiment)
+            if spec is None:
+                raise ValueError("the experiment has no stopping rule")
+            answered_trials = [trial for (trial,) in fetch_rows(ANSWERED, {"points": list(points)})]
+            rule = find_rule(experiment, spec)
+            counted_points = count_answers(points, grade_trials(experiment, rule, answered_trials))
+            decisions = [
+                counted_point.decide(spec, points, experiment.samples, rule) for counted_point in counted_points
+            ]
+            decided += adaptive_rounds.write_decisions(counter_keys, decisions)
         except OUTAGES:
             raise
         except Exception as error:
             # A design that cannot be decided must not block others, and must not be retried forever.
             logger.exception("the rounds of run %s cannot be decided", counter_keys.run_id)
-            _stop_run(counter_keys, error)
+            # Stop the run, because processes would retry it every second. Close a cancelled run's points without
+            # counts.
+            reason = f"Its rounds cannot be decided: {error}"[:500]
+            Point.objects.open().filter(run=counter_keys.run_id, run__status=Run.Status.CANCELLED).update(
+                status=Point.Status.CANCELLED, reason=reason
+            )
+            Run.objects.filter(pk=counter_keys.run_id).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+            )
     return decided
-
-
-def _decide_points(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
-    experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
-    spec = read_adaptive_spec(experiment)
-    if spec is None:
-        raise ValueError("the experiment has no stopping rule")
-    answered_trials = [trial for (trial,) in fetch_rows(ANSWERED, {"points": list(points)})]
-    rule = find_rule(experiment, spec)
-    counted_points = count_answers(points, grade_trials(experiment, rule, answered_trials))
-    decisions = [counted_point.decide(spec, points, experiment.samples, rule) for counted_point in counted_points]
-    return adaptive_rounds.write_decisions(counter_keys, decisions)
 
 
 def count_answers(points: Iterable[int], rule: int | None) -> list[CountedPoint]:
@@ -147,14 +152,3 @@ class CountedPoint:
         decision = point_spec.rule(max_answers).decide(tally, n_planned=n_planned)
         next_planned, rule_id = min(n_planned + point_spec.round, max_answers), rule.grade_condition_id
         return PointDecision(self.point, n_planned, tally, self.unread, self.failed, decision, next_planned, rule_id)
-
-
-def _stop_run(counter_keys: CounterKeys, error: Exception) -> None:
-    """Stop the run, because processes would retry it every second. Close a cancelled run's points without counts."""
-    reason = f"Its rounds cannot be decided: {error}"[:500]
-    Point.objects.open().filter(run=counter_keys.run_id, run__status=Run.Status.CANCELLED).update(
-        status=Point.Status.CANCELLED, reason=reason
-    )
-    Run.objects.filter(pk=counter_keys.run_id).transition(
-        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
-    )

@@ -33,17 +33,13 @@ def forecast_judging(experiment: Experiment, wave_label: str, answers: int, long
 
 def _forecast_part(selection: AnswerSelection, answers: int, longest: int | None) -> GraderEstimate:
     run = selection.find_run()
-    needed = _count_verdicts(selection, answers)
+    # The number of verdicts: one per answer; for pairs, one per answer, other condition and order.
+    experiment = selection.experiment
+    cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
+    needed = answers * (cells - 1) if selection.in_pairs else answers
     to_do = max(0, needed - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
     ceiling = _compute_ceiling(selection, longest) if to_do else Decimal(0)
     return GraderEstimate(needed, to_do, ceiling, compute_expected(selection, ceiling))
-
-
-def _count_verdicts(selection: AnswerSelection, answers: int) -> int:
-    """Return the number of verdicts: one per answer; for pairs, one per answer, other condition and order."""
-    experiment = selection.experiment
-    cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
-    return answers * (cells - 1) if selection.in_pairs else answers
 
 
 def _compute_ceiling(selection: AnswerSelection, longest: int | None) -> Decimal | None:

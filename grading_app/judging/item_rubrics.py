@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from datasets_app.models import Item
-from evalsite.lib.history import Actor, record_changes
+from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import Rubric
 from runs_app.llm import prompts
@@ -104,32 +104,23 @@ def request_rubrics(writer: RubricWriter, *, name: str, by: Any) -> TextSet:
         Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
         if problems := list(writer.find_problems()):
             raise PlanError(problems)
-        condition = _get_or_create_condition(writer)
-        _start_run(writer, condition, by)
+        condition, _ = Condition.objects.get_or_create(
+            experiment=writer.experiment,
+            condition_id=writer.condition_id,
+            defaults={
+                "stage": Condition.Stage.RUBRIC,
+                "model": writer.model,
+                "sampler": writer.sampler,
+                "content": writer.content,
+            },
+        )
+        run = get_or_create_run(condition, writer.experiment.get_first_wave(), writer.bounds)
+        refuse_cancelled(run, "delete that run to request the rubrics again")
+        if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were requested"):
+            write_manifest(writer.experiment, by=by, wave=run.wave.label)
         texts = _create_draft(writer, condition, name, by)
     enqueue_drains()
     return texts
-
-
-def _get_or_create_condition(writer: RubricWriter) -> Condition:
-    condition, _ = Condition.objects.get_or_create(
-        experiment=writer.experiment,
-        condition_id=writer.condition_id,
-        defaults={
-            "stage": Condition.Stage.RUBRIC,
-            "model": writer.model,
-            "sampler": writer.sampler,
-            "content": writer.content,
-        },
-    )
-    return condition
-
-
-def _start_run(writer: RubricWriter, condition: Condition, by: Actor) -> None:
-    run = get_or_create_run(condition, writer.experiment.get_first_wave(), writer.bounds)
-    refuse_cancelled(run, "delete that run to request the rubrics again")
-    if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were requested"):
-        write_manifest(writer.experiment, by=by, wave=run.wave.label)
 
 
 def _insert_trials(writer: RubricWriter, run: Run) -> int:
@@ -207,7 +198,13 @@ def correct_text(texts: TextSet, item: Item, text: str, *, by: Any, reason: str)
         if newer := TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first():
             raise ValueError(f"{newer} is newer. Correct that version.")
         target = locked if _allows_corrections(locked) else _create_next_version(locked, by=by, reason=reason)
-        _write_text(target, item, cleaned, by, reason)
+        existing = target.texts.filter(item=item).first()
+        before = existing.text if existing else ""
+        ItemText.objects.update_or_create(
+            text_set=target, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
+        )
+        target.save(update_fields=["content_hash"])
+        record_changes([(target, before[:200], cleaned[:200])], by=by, reason=reason, aspect=f"text of {item.key}"[:40])
     return target
 
 
@@ -224,16 +221,6 @@ def _create_next_version(texts: TextSet, *, by: Any, reason: str) -> TextSet:
     if texts.status == TextSet.Status.DRAFT:
         texts.retire(by=by, reason=f"corrected as {new}: {reason}")
     return new
-
-
-def _write_text(texts: TextSet, item: Item, cleaned: str, by: Any, reason: str) -> None:
-    existing = texts.texts.filter(item=item).first()
-    before = existing.text if existing else ""
-    ItemText.objects.update_or_create(
-        text_set=texts, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
-    )
-    texts.save(update_fields=["content_hash"])
-    record_changes([(texts, before[:200], cleaned[:200])], by=by, reason=reason, aspect=f"text of {item.key}"[:40])
 
 
 def find_missing(texts: TextSet) -> list[str]:

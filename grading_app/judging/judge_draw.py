@@ -37,15 +37,11 @@ def draw_graders(draw: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
     ]
     graders = [reuse_saved_grader(grader) for grader in candidates]
     for grader in graders:
-        _check_name(grader)
+        try:
+            grader.clean_fields(exclude=["created_by"])
+        except ValidationError as error:
+            raise PlanError([f"grader {grader.name}: {' '.join(error.messages)}"]) from None
     return graders
-
-
-def _check_name(grader: Grader) -> None:
-    try:
-        grader.clean_fields(exclude=["created_by"])
-    except ValidationError as error:
-        raise PlanError([f"grader {grader.name}: {' '.join(error.messages)}"]) from None
 
 
 def reuse_saved_grader(grader: Grader) -> Grader:

@@ -25,20 +25,6 @@ class PanelSpec(Strict):
 
 def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
     """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
-    graders = _find_graders(builder, spec)
-    existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
-    if existing is not None and write_panel_spec(existing) != _normalize(spec):
-        builder.problems.append(f"panel.name: another panel {spec.name} exists; choose a different name")
-    if builder.problems or existing is not None:
-        return existing, False
-    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
-    if not builder.save("panel", panel):
-        return None, False
-    panel.graders.set(graders)
-    return panel, True
-
-
-def _find_graders(builder: RowBuilder, spec: PanelSpec) -> list[Grader]:
     rows = Grader.objects.filter(name__in=spec.graders, archived_at=None)
     graders_by_name = {row.name: row for row in rows.select_related(*PARTS)}
     for index, name in enumerate(spec.graders):
@@ -53,7 +39,20 @@ def _find_graders(builder: RowBuilder, spec: PanelSpec) -> list[Grader]:
         builder.problems += [f"panel.graders: {problem}" for problem in panels.find_member_problems(graders)]
         if spec.quorum and spec.quorum > len(graders):
             builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; enter at most this number")
-    return list(graders_by_name.values())
+    graders = list(graders_by_name.values())
+    existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
+    if existing is not None and write_panel_spec(existing) != {
+        **spec.model_dump(exclude_none=True),
+        "graders": sorted(spec.graders),
+    }:
+        builder.problems.append(f"panel.name: another panel {spec.name} exists; choose a different name")
+    if builder.problems or existing is not None:
+        return existing, False
+    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
+    if not builder.save("panel", panel):
+        return None, False
+    panel.graders.set(graders)
+    return panel, True
 
 
 def write_panel_spec(panel: Panel) -> dict[str, Any]:
@@ -64,7 +63,3 @@ def write_panel_spec(panel: Panel) -> dict[str, Any]:
         "rule": panel.rule,
         **({"quorum": panel.quorum} if panel.quorum else {}),
     }
-
-
-def _normalize(spec: PanelSpec) -> dict[str, Any]:
-    return {**spec.model_dump(exclude_none=True), "graders": sorted(spec.graders)}

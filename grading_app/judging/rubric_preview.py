@@ -125,7 +125,23 @@ def request_preview(preview: RubricPreview, *, by: Actor) -> Run:
         )
         if problems:
             raise PlanError(problems)
-        run = _get_or_create_run(preview, answers)
+        content = preview.grader.content
+        condition, _ = Condition.objects.get_or_create(
+            experiment=preview.experiment,
+            condition_id=build_condition_id(
+                slugify_name(f"try-{preview.rubric.name}-v{preview.rubric.version}"), content
+            ),
+            defaults={
+                "stage": Condition.Stage.JUDGE,
+                "model": preview.model,
+                "sampler": preview.sampler,
+                "content": content,
+            },
+        )
+        RubricTest.objects.get_or_create(condition=condition, defaults={"rubric": preview.rubric})
+        tokens = _count_request_tokens(preview, answers)
+        bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
+        run = get_or_create_run(condition, preview.experiment.get_first_wave(), bounds)
         refuse_cancelled(run, "delete that run, or change the rubric, to test it again")
         add_trials(
             run, partial(_insert_trials, answers), by=by, reason=f"{preview.rubric} is tested on {len(answers)} answers"
@@ -149,24 +165,6 @@ def _insert_trials(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
         for subject, rival in answers
     ]
     return len(Trial.objects.bulk_create(trials))
-
-
-def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> Run:
-    content = preview.grader.content
-    condition, _ = Condition.objects.get_or_create(
-        experiment=preview.experiment,
-        condition_id=build_condition_id(slugify_name(f"try-{preview.rubric.name}-v{preview.rubric.version}"), content),
-        defaults={
-            "stage": Condition.Stage.JUDGE,
-            "model": preview.model,
-            "sampler": preview.sampler,
-            "content": content,
-        },
-    )
-    RubricTest.objects.get_or_create(condition=condition, defaults={"rubric": preview.rubric})
-    tokens = _count_request_tokens(preview, answers)
-    bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
-    return get_or_create_run(condition, preview.experiment.get_first_wave(), bounds)
 
 
 def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> int:

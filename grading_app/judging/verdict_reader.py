@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -122,7 +122,16 @@ class _JudgeReplies:
                 if time.monotonic() >= self.end:
                     report.is_complete = False
                     return report
-                self._store_verdicts(page, report)
+                verdicts = [
+                    read_verdict(answer, self._rubric, judged, is_truncated=is_truncated)
+                    for _, _, _, answer, _, _, is_truncated, *judged in page
+                ]
+                rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
+                with allow_superseding(), open_raw_cursor() as cursor:
+                    statement = WRITE_PAIRS if self._in_pairs else WRITE
+                    cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
+                    report.read += int(cursor.rowcount)
+                report.unread.update(verdict.error for verdict in verdicts if verdict.error)
         return report
 
     def _iterate_pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -135,18 +144,6 @@ class _JudgeReplies:
                 cursor.execute(replies, {**parameters, "low": low, "high": high, "quotable": quotable})
                 page: list[tuple[Any, ...]] = cursor.fetchall()
             yield page
-
-    def _store_verdicts(self, page: Sequence[tuple[Any, ...]], report: VerdictReport) -> None:
-        verdicts = [
-            read_verdict(answer, self._rubric, judged, is_truncated=is_truncated)
-            for _, _, _, answer, _, _, is_truncated, *judged in page
-        ]
-        rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
-        with allow_superseding(), open_raw_cursor() as cursor:
-            statement = WRITE_PAIRS if self._in_pairs else WRITE
-            cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
-            report.read += int(cursor.rowcount)
-        report.unread.update(verdict.error for verdict in verdicts if verdict.error)
 
 
 def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:

@@ -45,7 +45,15 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
         raise AdjudicationError("Enter a reason. It is stored with the score.")
     if trial.status != Trial.Status.DONE or trial.run.condition.stage != "generate":
         raise AdjudicationError("Only completed answers can be adjudicated.")
-    condition = _lock_condition(trial.run.experiment, scale)
+    # The grade condition of adjudicated scores on this scale, with its row locked. The lock makes the later of two
+    # concurrent adjudications count.
+    ends = {"scale_min": scale.low, "scale_max": scale.high}
+    condition, _ = GradeCondition.objects.get_or_create(
+        experiment=trial.run.experiment,
+        grade_condition_id=build_condition_id("adjudicated", {"kind": "adjudicated", **ends}),
+        defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
+    )
+    condition = GradeCondition.objects.select_for_update().get(pk=condition.pk)
     adjudication = Adjudication.objects.create(
         condition=condition, trial=trial, score=score, reason=reason.strip()[:MAX_REASON_LENGTH], by=by
     )
@@ -63,17 +71,3 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
     record_changes([(trial.run.experiment, previous, f"trial {trial.pk}: {score:g}")], by=by,
                    reason=adjudication.reason[:500], aspect="gradings")  # fmt: skip
     return adjudication
-
-
-def _lock_condition(experiment: Experiment, scale: Scale) -> GradeCondition:
-    """Return the grade condition of adjudicated scores on this scale, with its row locked.
-
-    The lock makes the later of two concurrent adjudications count.
-    """
-    ends = {"scale_min": scale.low, "scale_max": scale.high}
-    condition, _ = GradeCondition.objects.get_or_create(
-        experiment=experiment,
-        grade_condition_id=build_condition_id("adjudicated", {"kind": "adjudicated", **ends}),
-        defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
-    )
-    return GradeCondition.objects.select_for_update().get(pk=condition.pk)

@@ -17,7 +17,7 @@ from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
 from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
-from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.judge_bias import (
     AgreementWithPeople,
     Measure,
@@ -154,7 +154,7 @@ def compute_agreement(
     level, reason = choose_level(own_ratings, are_names)
     judged_people = [person for person in people if person in present]
     judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
-    first_ratings = _select_first_ratings(ratings, present, single)
+    first_ratings = ratings.select_raters(*(single[rater][0] if single.get(rater) else rater for rater in present))
     # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix.
     confusion_pair = None if pair and any(single.get(rater) for rater in pair) else pair
     return AgreementReport(
@@ -173,11 +173,6 @@ def compute_agreement(
             for comparison in compare_with_references(ratings, references, present, humans, single, seed=SEED)
         ],
     )
-
-
-def _select_first_ratings(ratings: Ratings, raters: Sequence[str], singles: SingleRatings) -> Ratings:
-    """Return the ratings of these raters, with the first single rating in place of each mean."""
-    return ratings.select_raters(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
 
 
 def choose_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
@@ -226,13 +221,12 @@ def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_name
         compute_alpha = partial(krippendorff_alpha, points if alpha_level == "nominal" else present, alpha_level)
         yield evaluate(f"Krippendorff's alpha, {alpha_level}", compute_alpha, alpha_level == level)
     for form in FORMS:
-        yield evaluate(f"ICC({form})", partial(intraclass_correlation, present, form), form == _choose_icc(level))
+        yield evaluate(
+            f"ICC({form})",
+            partial(intraclass_correlation, present, form),
+            form == ("2,1" if level in ("interval", "ratio", "ordinal") else None),
+        )
     yield evaluate("Kendall's W", lambda: kendalls_w(present))
-
-
-def _choose_icc(level: Level) -> Form | None:
-    """Return the ICC that suits the level: of single ratings, by raters who are a sample of all raters."""
-    return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
 def _evaluate_measure(

@@ -127,10 +127,8 @@ def list_disagreements(
         {**parameters, "minus": -size, "unit": unit, "limit": PAGE_SIZE + 1},
     )
     disagreements = [Disagreement(*row) for row in rows]
-    return _make_page(disagreements, backwards=bool(before and cursor), has_cursor=cursor is not None)
-
-
-def _make_page(disagreements: list[Disagreement], *, backwards: bool, has_cursor: bool) -> DisagreementPage:
+    backwards = bool(before and cursor)
+    has_cursor = cursor is not None
     has_more, page = len(disagreements) > PAGE_SIZE, disagreements[:PAGE_SIZE]
     if backwards:
         page = page[::-1]

@@ -107,7 +107,10 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
         .prefetch_related("panel__graders__rubric")
         .order_by("pk")
     )
-    runs = _list_runs(experiment)
+    runs: dict[int | None, list[Run]] = {}
+    judge_runs = Run.objects.filter(experiment=experiment, condition__stage="judge")
+    for run in judge_runs.with_design().order_by("wave__number", "pk"):
+        runs.setdefault(run.condition_id, []).append(run)
     related_models = _list_related_models(experiment, conditions)
     scores = get_aggregates_by_condition(SCORES, conditions, conditions)
     names = {condition.pk: condition.label for condition in conditions}
@@ -131,14 +134,6 @@ def list_rubric_tests(experiment: Experiment) -> list[Run]:
     """Return the runs of judges that only tested a rubric, the newest first. Their verdicts are not gradings."""
     runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
     return list(runs.with_design().order_by("-pk")[:20])
-
-
-def _list_runs(experiment: Experiment) -> dict[int | None, list[Run]]:
-    runs_by_condition: dict[int | None, list[Run]] = {}
-    judge_runs = Run.objects.filter(experiment=experiment, condition__stage="judge")
-    for run in judge_runs.with_design().order_by("wave__number", "pk"):
-        runs_by_condition.setdefault(run.condition_id, []).append(run)
-    return runs_by_condition
 
 
 def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:

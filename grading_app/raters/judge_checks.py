@@ -17,7 +17,6 @@ from grading_app.raters.verdict_stats import list_panel_members
 from grading_app.results import statistic_format
 from grading_app.results.scores import Measure, list_grader_measures
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean, sum_clusters
-from runs_app.models import LanguageModel
 
 MAX_REFERENCES = 3
 MAX_POINTS = 11
@@ -138,7 +137,9 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
     by_key = {condition.pk: condition for condition in among}
     checks = {}
     for judge in judges:
-        models = _list_models(judge, by_key)
+        # The model of the judge, or the models of the panel's members. An imported judge has none.
+        members = [by_key[pk] for pk in list_panel_members(judge) if pk in by_key] or [judge]
+        models = [member.judge_condition.model for member in members if member.judge_condition is not None]
         bounds = judge.score_range
         own = {solver.pk: solver.name for model in models for solver in find_same_family(solvers, model)}
         same = {model.pk: model.name for model in models if model.pk in own}
@@ -158,12 +159,6 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
 def is_checked(condition: GradeCondition) -> bool:
     kinds = (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL)
     return condition.kind in kinds and not condition.is_pairwise
-
-
-def _list_models(judge: GradeCondition, by_key: Mapping[int, GradeCondition]) -> list[LanguageModel]:
-    """Return the model of the judge, or the models of the panel's members. An imported judge has none."""
-    members = [by_key[pk] for pk in list_panel_members(judge) if pk in by_key] or [judge]
-    return [member.judge_condition.model for member in members if member.judge_condition is not None]
 
 
 def _load_score_pairs(judge: GradeCondition, reference: Measure) -> list[ScorePair]:

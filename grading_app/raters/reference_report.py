@@ -65,7 +65,12 @@ def compare_with_references(
             if (comparison := _compare_columns(both, ratings.select_raters(*columns).values, 0, seed)) is not None:
                 yield comparison
         if len(people) > 1:
-            both = _average_people(ratings, people, reference)
+            # Two columns: the mean of the people who rated the unit, and the reference.
+            table = ratings.select_raters(*people)
+            n = table.per_unit
+            means = np.where(n > 0, np.nansum(table.values, axis=1) / np.maximum(n, 1), np.nan)
+            values = np.column_stack([means, ratings.select_raters(reference).values[:, 0]])
+            both = Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.row_items)
             if (comparison := _compare_columns(both, None, len(people), seed)) is not None:
                 yield comparison
 
@@ -130,15 +135,6 @@ def _estimate_equal_share(ratings: Ratings, left_out: int, equal: Floats) -> Agr
     if share is None or share.low is None:
         return AgreementEstimate(*counts)
     return AgreementEstimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
-
-
-def _average_people(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
-    """Return two columns: the mean of the people who rated the unit, and the reference."""
-    table = ratings.select_raters(*people)
-    n = table.per_unit
-    means = np.where(n > 0, np.nansum(table.values, axis=1) / np.maximum(n, 1), np.nan)
-    values = np.column_stack([means, ratings.select_raters(reference).values[:, 0]])
-    return Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.row_items)
 
 
 def compute_equal_share(

@@ -57,7 +57,10 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
 
 def _draw_units(queue: RatingQueue, items: Sequence[int], per_cell: int) -> list[Unit]:
     """Return the units to show for these items: answers, or pairs of answers for comparisons."""
-    cells = _group_by_cell(list_answers(queue).filter(item__in=items))
+    trials = list_answers(queue).filter(item__in=items)
+    cells: dict[Cell, list[tuple[int, int]]] = {}
+    for pk, item, condition, dimension in trials.values_list("pk", "item", "run__condition", "dimension"):
+        cells.setdefault((item, condition, dimension), []).append((pk, item))
     if queue.rates_pairs:
         return draw_pairs(cells, per_cell, seed=queue.sample_seed)
     return [(trial, None, item) for trial, item in draw_single_answers(cells, per_cell, seed=queue.sample_seed)]
@@ -111,13 +114,6 @@ def draw_pairs(cells: Mapping[Cell, Sequence[tuple[int, int]]], per_cell: int, *
         for left, right in combinations(item_cells, 2)
         for (trial, _), (rival, _) in zip(draws[left], draws[right], strict=False)
     ]
-
-
-def _group_by_cell(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
-    cells: dict[Cell, list[tuple[int, int]]] = {}
-    for pk, item, condition, dimension in trials.values_list("pk", "item", "run__condition", "dimension"):
-        cells.setdefault((item, condition, dimension), []).append((pk, item))
-    return cells
 
 
 def _describe_size_problem(n: int, *, in_pairs: bool) -> str:

@@ -11,7 +11,6 @@ from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating.questions import build_verdict_object, list_questions
-from runs_app.models import Experiment
 
 
 def write_grading(rating: Rating) -> None:
@@ -25,11 +24,23 @@ def write_grading(rating: Rating) -> None:
     verdict = _build_verdict(rating, queue, queue.rubric)
     with allow_superseding():
         if verdict is None:
-            _delete_verdict(rating)
+            by_rater = {"condition__assignment": rating.assignment_id}
+            Grading.objects.filter(**by_rater, trial=rating.trial).delete()
+            Preference.objects.filter(**by_rater, trial_a=rating.trial, trial_b=rating.rival).delete()
         elif queue.rates_pairs:
-            _write_preference(rating, verdict)
+            Preference.objects.update_or_create(
+                condition=get_or_create_condition(rating.assignment),
+                trial_a=rating.trial,
+                trial_b=rating.rival,
+                defaults={"winner": verdict.winner, "parse_error": verdict.error},
+            )
         else:
-            _write_grading(rating, verdict)
+            fields = {"score": verdict.score, "score_raw": verdict.raw, "detail": verdict.detail}
+            Grading.objects.update_or_create(
+                condition=get_or_create_condition(rating.assignment),
+                trial=rating.trial,
+                defaults={**fields, "parse_ok": not verdict.error, "parse_error": verdict.error},
+            )
 
 
 def delete_gradings(assignment: RaterAssignment) -> int:
@@ -53,7 +64,9 @@ def _build_verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdic
 def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
     """Return this rater's grade condition in this queue, creating it if needed."""
     queue = assignment.queue
-    rubric, experiment = _require_rubric(queue)
+    if queue.rubric is None or queue.experiment is None:
+        raise ValueError(f"{queue} has no rubric")
+    rubric, experiment = queue.rubric, queue.experiment
     content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}
     if queue.text_set is not None:
         content["texts"] = queue.text_set.content_hash
@@ -68,33 +81,3 @@ def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
         },
     )
     return condition
-
-
-def _require_rubric(queue: RatingQueue) -> tuple[Rubric, Experiment]:
-    if queue.rubric is None or queue.experiment is None:
-        raise ValueError(f"{queue} has no rubric")
-    return queue.rubric, queue.experiment
-
-
-def _write_grading(rating: Rating, verdict: Verdict) -> None:
-    fields = {"score": verdict.score, "score_raw": verdict.raw, "detail": verdict.detail}
-    Grading.objects.update_or_create(
-        condition=get_or_create_condition(rating.assignment),
-        trial=rating.trial,
-        defaults={**fields, "parse_ok": not verdict.error, "parse_error": verdict.error},
-    )
-
-
-def _write_preference(rating: Rating, verdict: Verdict) -> None:
-    Preference.objects.update_or_create(
-        condition=get_or_create_condition(rating.assignment),
-        trial_a=rating.trial,
-        trial_b=rating.rival,
-        defaults={"winner": verdict.winner, "parse_error": verdict.error},
-    )
-
-
-def _delete_verdict(rating: Rating) -> None:
-    by_rater = {"condition__assignment": rating.assignment_id}
-    Grading.objects.filter(**by_rater, trial=rating.trial).delete()
-    Preference.objects.filter(**by_rater, trial_a=rating.trial, trial_b=rating.rival).delete()

@@ -56,7 +56,14 @@ def _order_items(session_items: SessionItems, rng: Random) -> list[tuple[int, Ki
     items = _shuffle(session_items.items, rng)
     if session_items.groups:
         items = shuffle_with_spacing(items, session_items.groups, rng)
-    return practice + _insert_checks(items, _shuffle(session_items.checks, rng), rng)
+    # Insert one check at a random position in each of equal segments of the items, never before the first item.
+    checks = _shuffle(session_items.checks, rng)
+    mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
+    segment = len(items) / max(1, len(checks))
+    positions = [int(segment * index + rng.random() * segment) + 1 for index in range(len(checks))]
+    for position, check in sorted(zip(positions, checks, strict=True), reverse=True):
+        mixed.insert(position, (check, "check"))
+    return practice + mixed
 
 
 def shuffle_with_spacing(shuffled: Sequence[int], groups: Mapping[int, int], rng: Random) -> list[int]:
@@ -99,16 +106,6 @@ def _shuffle(keys: Sequence[int], rng: Random) -> list[int]:
     order = sorted(keys)
     rng.shuffle(order)
     return order
-
-
-def _insert_checks(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tuple[int, Kind]]:
-    """Insert one check at a random position in each of equal segments of the items, never before the first item."""
-    mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
-    segment = len(items) / max(1, len(checks))
-    positions = [int(segment * index + rng.random() * segment) + 1 for index in range(len(checks))]
-    for position, check in sorted(zip(positions, checks, strict=True), reverse=True):
-        mixed.insert(position, (check, "check"))
-    return mixed
 
 
 def choose_by_demand(missing: Mapping[int, int], *, limit: int | None, seed: int) -> list[int]:

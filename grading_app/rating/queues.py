@@ -220,19 +220,15 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
         raise QueueError("this link was used or has expired")
     assignment = invitation.assignment
     if assignment is None:
-        assignment = assign(invitation.queue, _create_rater(), by="an invitation", by_link=True, alias=alias)
+        # Create an account without a usable password, with only the rater role.
+        user = get_user_model().objects.create_user(f"rater-{secrets.token_hex(6)}")
+        user.groups.add(Group.objects.get(name=RATER))
+        assignment = assign(invitation.queue, user, by="an invitation", by_link=True, alias=alias)
     else:
         _refuse_other_accounts(assignment)
     invitation.assignment, invitation.used_at = assignment, timezone.now()
     invitation.save(update_fields=["assignment", "used_at"])
     return assignment
-
-
-def _create_rater() -> Any:
-    """Create an account without a usable password, with only the rater role."""
-    user = get_user_model().objects.create_user(f"rater-{secrets.token_hex(6)}")
-    user.groups.add(Group.objects.get(name=RATER))
-    return user
 
 
 def _refuse_other_accounts(assignment: RaterAssignment) -> None:

@@ -64,7 +64,13 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     with draft.change_draft():
         copies = dict(draft.items.values_list("key", "pk"))
         norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
-        _replace_norms(norms)
+        Norm.objects.bulk_create(
+            norms,
+            batch_size=1000,
+            update_conflicts=True,
+            unique_fields=["item", "dimension"],
+            update_fields=["mean", "sd", "n"],
+        )
         draft.add_history_line(ASPECT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
     record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=ASPECT)
     return draft
@@ -73,13 +79,3 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
 def _build_norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
     for line in means:
         yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
-
-
-def _replace_norms(norms: list[Norm]) -> None:
-    Norm.objects.bulk_create(
-        norms,
-        batch_size=1000,
-        update_conflicts=True,
-        unique_fields=["item", "dimension"],
-        update_fields=["mean", "sd", "n"],
-    )

@@ -139,7 +139,14 @@ class _RuleGrading:
                 if time.monotonic() >= self.end:
                     report.is_complete = False
                     break
-                self._grade_page(page, report)
+                scores = [
+                    self.rule.score(
+                        ScoredAnswer(answer, rating, parse_error or None, truncated, tokens), self._items[item]
+                    )
+                    for _, item, answer, rating, parse_error, truncated, tokens in page
+                ]
+                report.graded += self.write_gradings([trial for trial, *_ in page], scores)
+                report.unread.update(score.parse_error for score in scores if score.parse_error)
             report.graded_before += n_done
         report.graded_before = max(0, report.graded_before - report.graded)
         return report
@@ -191,14 +198,6 @@ class _RuleGrading:
         ungraded = "" if self.force else UNGRADED
         for low, high in iterate_key_ranges(KEYS + ungraded, parameters, PAGE_ROWS):
             yield fetch_rows(ANSWERS + ungraded, {**parameters, "low": low, "high": high})
-
-    def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
-        scores = [
-            self.rule.score(ScoredAnswer(answer, rating, parse_error or None, truncated, tokens), self._items[item])
-            for _, item, answer, rating, parse_error, truncated, tokens in page
-        ]
-        report.graded += self.write_gradings([trial for trial, *_ in page], scores)
-        report.unread.update(score.parse_error for score in scores if score.parse_error)
 
     def write_gradings(self, trials: list[int], scores: list[Score]) -> int:
         columns: dict[str, Any] = {

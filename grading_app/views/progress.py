@@ -59,14 +59,16 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
     recently = timezone.now() - GRADING_TIME
     ended = any(run.finished_at and run.finished_at > recently for run in runs)
     return {
-        "scores": [{"name": row["condition"], "text": _format_score(row)} for row in first[:MAX_NAMED_SCORES]],
+        "scores": [
+            {
+                "name": row["condition"],
+                "text": f"{100 * row['mean']:.0f} %" if row["is_share"] else f"{row['mean']:.2f}",
+            }
+            for row in first[:MAX_NAMED_SCORES]
+        ],
         "more": max(0, len(first) - MAX_NAMED_SCORES),
         "is_grading": bool(experiment.scorers) and not scores and ended,
     }
-
-
-def _format_score(row: dict[str, Any]) -> str:
-    return f"{100 * row['mean']:.0f} %" if row["is_share"] else f"{row['mean']:.2f}"
 
 
 def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | None:

@@ -177,7 +177,9 @@ def _format_count_label(count: int | None, bound: int) -> str:
 def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
     trial = _get_visible_trial(request, pk)
     attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
-    gradings = _list_gradings(trial)
+    # The gradings of the answer. For a judge's call, return the grading that was parsed from its reply.
+    rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
+    gradings = list(rows.select_related("condition__grader", "condition__rubric", "condition__panel").order_by("pk"))
     context = {
         "trial": trial,
         "turns": rebuild_turns(trial),
@@ -188,7 +190,9 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "norm": trial.item.norms.filter(dimension=trial.dimension.name).first()
         if trial.item and trial.dimension
         else None,
-        "former_verdicts": FormerVerdictTable(_list_former_verdicts(trial), trial.pk),
+        "former_verdicts": FormerVerdictTable(
+            list(trial.superseded.select_related("condition").order_by("-pk")[:MAX_VERDICTS]), trial.pk
+        ),
         "preferences": PreferenceTable(_list_preferences(trial), trial.pk),
         "query": _encode_query(request),
         "other_answers": list_other_answers(request.user, trial),
@@ -241,20 +245,6 @@ def _get_visible_trial(request: HttpRequest, pk: int) -> Trial:
     )
     trial: Trial = get_object_or_404(visible, pk=pk)
     return trial
-
-
-def _list_gradings(trial: Trial) -> list[Any]:
-    """Return the gradings of the answer. For a judge's call, return the grading that was parsed from its reply."""
-    rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
-    return list(rows.select_related("condition__grader", "condition__rubric", "condition__panel").order_by("pk"))
-
-
-def _list_former_verdicts(trial: Trial) -> list[Any]:
-    """Return the replaced verdicts on this answer, newest first.
-
-    A replaced preference belongs to the answer that was shown first.
-    """
-    return list(trial.superseded.select_related("condition").order_by("-pk")[:MAX_VERDICTS])
 
 
 def _list_preferences(trial: Trial) -> list[dict[str, Any]]:

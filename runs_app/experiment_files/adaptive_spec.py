@@ -83,10 +83,6 @@ class AdaptiveSpec(Strict):
         if self.tasks and isinstance(self.by, list):
             raise ValueError("tasks requires by: category or by: point")
         self.rule(self.max)
-        self._check_tasks()
-        return self
-
-    def _check_tasks(self) -> None:
         for name in self.tasks:
             task = self.for_task(name)
             try:
@@ -95,6 +91,7 @@ class AdaptiveSpec(Strict):
                 task.rule(task.max)
             except ValueError as error:
                 raise ValueError(f"tasks.{name}: {error}") from None
+        return self
 
     def for_task(self, task: str) -> AdaptiveSpec:
         """Return the rule of the points of one task, without settings by task."""

@@ -132,23 +132,22 @@ class RowBuilder:
     def find_or_create_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         existing: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
         if existing is None:
-            return self._create_model(path, spec)
+            endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
+            if endpoint is None:
+                self.problems.append(
+                    f"{path}.endpoint: there is no endpoint {spec.endpoint}; ask an operator to create it"
+                )
+                return None
+            row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
+            if not self.save(path, row):
+                return None
+            record_changes([(row, "", "created")], by=self.by, reason=self.reason)
+            return row
         if (existing.endpoint.name, existing.model) != (spec.endpoint, spec.model):
             self.problems.append(
                 f"{path}: model {spec.name} is {existing.model} at {existing.endpoint} on this site; use another name"
             )
         return existing
-
-    def _create_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
-        endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
-        if endpoint is None:
-            self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; ask an operator to create it")
-            return None
-        row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
-        if not self.save(path, row):
-            return None
-        record_changes([(row, "", "created")], by=self.by, reason=self.reason)
-        return row
 
     def find_or_create_prompt(self, path: str, spec: PromptSpec) -> Any:
         return self.find_or_approve(path, build_prompt(spec))

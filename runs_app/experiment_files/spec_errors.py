@@ -40,7 +40,15 @@ def _describe_problem(problem: Any, root: type[Strict]) -> str:
     path = join_path([step for step in problem["loc"] if step not in FILE_TAGS])
     if problem["type"] == "extra_forbidden":
         *path_steps, key = problem["loc"]
-        hint = _find_hint(str(key)[:80], _find_specs_at(path_steps, root))
+        # The specifications that are allowed at this path of a file of type `root`.
+        specs: list[type[Strict]] = [root]
+        for step in path_steps:
+            inner = [_find_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _list_fields(spec))]
+            if inner:
+                specs = list(dict.fromkeys(chain.from_iterable(inner)))
+            elif step in FILE_TAGS:
+                specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
+        hint = _find_hint(str(key)[:80], specs)
         return f"{path}: unknown key" + (f"; {hint}" if hint else "")
     message = problem["msg"].removeprefix("Value error, ")
     return f"{path}: {message[:1].lower()}{message[1:]}"
@@ -56,18 +64,6 @@ def _find_hint(key: str, specs: Collection[type[Strict]]) -> str:
         if any(key in _list_fields(inner_spec) for inner_spec in _find_specs_in(annotation))
     ]  # fmt: skip
     return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MAX_HINT_KEYS else ""
-
-
-def _find_specs_at(path_steps: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
-    """Return the specifications that are allowed at this path of a file of type `root`."""
-    specs: list[type[Strict]] = [root]
-    for step in path_steps:
-        inner = [_find_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _list_fields(spec))]
-        if inner:
-            specs = list(dict.fromkeys(chain.from_iterable(inner)))
-        elif step in FILE_TAGS:
-            specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
-    return specs
 
 
 def _list_fields(spec: type[Strict]) -> dict[str, Any]:

@@ -21,24 +21,21 @@ def read_extension_yaml(text: str) -> ExtensionSpec:
     """Return the extension from a file: a whole edited experiment file, or only the keys of an ExtensionSpec."""
     content = _parse(text)
     if isinstance(content, dict) and "experiment" in content:
-        return _select_extension(read_spec(content))
+        spec = read_spec(content)
+        if isinstance(spec.models, DrawSpec):
+            raise SpecError(["models: a draw is only made when an experiment is created; name the models to add"])
+        axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
+        rest = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
+        settings = {
+            **{key: value for key, value in rest.items() if not isinstance(value, dict)},
+            **{f"budget.{key}": value for key, value in rest["budget"].items()},
+            **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
+            **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
+        }
+        return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
     if not isinstance(content, dict) or "settings" in content:
         raise SpecError(["an extension must be a mapping with models, prompts, samplers, dimensions or samples"])
     return _validate(ExtensionSpec, content)
-
-
-def _select_extension(spec: ExperimentSpec) -> ExtensionSpec:
-    if isinstance(spec.models, DrawSpec):
-        raise SpecError(["models: a draw is only made when an experiment is created; name the models to add"])
-    axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
-    rest = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
-    settings = {
-        **{key: value for key, value in rest.items() if not isinstance(value, dict)},
-        **{f"budget.{key}": value for key, value in rest["budget"].items()},
-        **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
-        **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
-    }
-    return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
 
 
 def read_yaml(text: str) -> ExperimentSpec:

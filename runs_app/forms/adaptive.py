@@ -102,7 +102,11 @@ class AdaptiveForm(forms.Form):
             self.content = AdaptiveSpec.model_validate(values).content
         except ValidationError as error:
             for problem in error.errors():
-                self._add_spec_error(problem)
+                field = next((str(step) for step in problem["loc"] if step in self.fields), None)
+                missing = problem["type"] == "missing"
+                path = ".".join(str(step) for step in problem["loc"][1:]) if field == "tasks" else ""
+                message = "Fill in this field too." if missing else problem["msg"].removeprefix("Value error, ")
+                self.add_error(field, f"{path}: {message}" if path else message)
         return cleaned
 
     def _read_tasks(self, text: str) -> Any:
@@ -111,13 +115,6 @@ class AdaptiveForm(forms.Form):
         except YamlError as error:
             self.add_error("tasks", str(error))
             return {}
-
-    def _add_spec_error(self, problem: Any) -> None:
-        field = next((str(step) for step in problem["loc"] if step in self.fields), None)
-        missing = problem["type"] == "missing"
-        path = ".".join(str(step) for step in problem["loc"][1:]) if field == "tasks" else ""
-        message = "Fill in this field too." if missing else problem["msg"].removeprefix("Value error, ")
-        self.add_error(field, f"{path}: {message}" if path else message)
 
 
 def format_task_rules(tasks: dict[str, dict[str, Any]]) -> str:

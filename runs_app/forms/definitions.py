@@ -63,7 +63,8 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        texts = [(role, _normalise_line_ends(cleaned.get(role, ""))) for role in ("system", "user")]
+        # Browsers submit CRLF, but the hash must equal that of a file's text.
+        texts = [(role, cleaned.get(role, "").replace("\r\n", "\n").strip("\n")) for role in ("system", "user")]
         turns = [{"role": role, "content": text} for role, text in texts if text.strip()]
         if turns and cleaned.get("messages"):
             self.add_error("messages", "Enter either a system and a user text or all turns, but not both.")
@@ -80,11 +81,6 @@ def _split_turns(messages: Any) -> dict[str, str] | None:
     if roles not in (["user"], ["system", "user"]):
         return None
     return {turn["role"]: turn["content"] for turn in messages}
-
-
-def _normalise_line_ends(text: str) -> str:
-    """Return the text with LF line ends. Browsers submit CRLF, but the hash must equal that of a file's text."""
-    return text.replace("\r\n", "\n").strip("\n")
 
 
 class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]

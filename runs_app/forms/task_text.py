@@ -23,12 +23,12 @@ def find_task(text: str, generator: str) -> dict[str, Any] | None:
         return None
     tasks: list[dict[str, Any]] = parse_yaml(text)["tasks"]
     names = [task.generator_name for task in spec.tasks]
-    matches = [task for task, name in zip(tasks, names, strict=True) if name == generator and _is_supported(task)]
+    matches = [
+        task
+        for task, name in zip(tasks, names, strict=True)
+        if name == generator and ("file" not in task and (task.get("mode", "grid") == "grid" or "manifold" in task))
+    ]
     return matches[-1] if matches else None
-
-
-def _is_supported(task: dict[str, Any]) -> bool:
-    return "file" not in task and (task.get("mode", "grid") == "grid" or "manifold" in task)
 
 
 def list_entries(task: dict[str, Any]) -> dict[str, str]:

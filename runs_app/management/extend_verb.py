@@ -19,7 +19,6 @@ from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.planning.extension import (
     Extension,
-    ExtensionPreview,
     get_first_wave_label,
     list_different_settings,
     preview_extension,
@@ -55,7 +54,11 @@ class ExtendVerb(VerbCommand):
 
     def do_extend(self, name: str, file: Path | None, user: str, reason: str, **options: Any) -> None:
         experiment = get_experiment(name)
-        spec = _read_spec(file, options)
+        # The additions of the file and of the options together.
+        spec = read_extension_yaml(read_file(file)) if file else ExtensionSpec()
+        names = {axis: [*getattr(spec, axis), *dict.fromkeys(options[axis] or ())] for axis in AXES}
+        samples = options["samples"] if options["samples"] is not None else spec.samples
+        spec = spec.model_copy(update={**names, "samples": samples})
         author = resolve_owner(user) if user else experiment.owner
         with transaction.atomic():  # An error rolls back the rows that the file defines inline.
             extension = read_extension(spec, experiment, by=author, trusted=True)
@@ -76,18 +79,6 @@ class ExtendVerb(VerbCommand):
         self.write(f"added to {experiment}: {extension}")
         if preview.problems:
             raise PlanError(preview.problems)
-        self._print_preview(preview)
-        if options["dry_run"]:
-            transaction.set_rollback(True)
-            return None
-        confirm_cost(self, experiment, preview.after, options["yes"], "Extend")
-        report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
-        self.write(f"{experiment} is extended: {report.summary}")
-        for note in report.notes:
-            self.write(note)
-        return report
-
-    def _print_preview(self, preview: ExtensionPreview) -> None:
         trials = format_count(preview.new_trials)
         ceiling, expected = format_money(preview.ceiling_usd), format_money(preview.expected_usd)
         self.write(
@@ -100,11 +91,12 @@ class ExtendVerb(VerbCommand):
         print_estimate(self, preview.after)
         if preview.is_over_budget:
             self.stderr.write(f"warning: {OVER_BUDGET_WARNING}", self.style.WARNING)
-
-
-def _read_spec(file: Path | None, options: Any) -> ExtensionSpec:
-    """Return the additions of the file and of the options together."""
-    spec = read_extension_yaml(read_file(file)) if file else ExtensionSpec()
-    names = {axis: [*getattr(spec, axis), *dict.fromkeys(options[axis] or ())] for axis in AXES}
-    samples = options["samples"] if options["samples"] is not None else spec.samples
-    return spec.model_copy(update={**names, "samples": samples})
+        if options["dry_run"]:
+            transaction.set_rollback(True)
+            return None
+        confirm_cost(self, experiment, preview.after, options["yes"], "Extend")
+        report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
+        self.write(f"{experiment} is extended: {report.summary}")
+        for note in report.notes:
+            self.write(note)
+        return report

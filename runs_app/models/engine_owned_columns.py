@@ -31,7 +31,15 @@ class EngineOwnedColumns(models.Model):
         Raise ValueError if an engine-owned column was set but not named in `update_fields`.
         """
         if options.get("update_fields") is None and not self._state.adding and not options.get("force_insert"):
-            self._check_engine_columns()
+            stored = self._engine_read
+            changed = [
+                name for name, value in self._engine_columns().items() if name not in stored or stored[name] != value
+            ]
+            if changed:
+                raise ValueError(
+                    f"{type(self).__name__} {self.pk}: save() would not write {', '.join(changed)}, which the engine "
+                    "owns: name it in update_fields, or change it by an UPDATE under the lock of its row"
+                )
             options["update_fields"] = [
                 field.attname
                 for field in self._meta.concrete_fields
@@ -55,17 +63,6 @@ class EngineOwnedColumns(models.Model):
         names = None if fields is None else list(fields)
         super().refresh_from_db(using, names, from_queryset)
         self._engine_read = {**self._engine_read, **self._engine_columns(names)}
-
-    def _check_engine_columns(self) -> None:
-        stored = self._engine_read
-        changed = [
-            name for name, value in self._engine_columns().items() if name not in stored or stored[name] != value
-        ]
-        if changed:
-            raise ValueError(
-                f"{type(self).__name__} {self.pk}: save() would not write {', '.join(changed)}, which the engine owns: "
-                "name it in update_fields, or change it by an UPDATE under the lock of its row"
-            )
 
     def _engine_columns(self, names: Collection[str] | None = None) -> dict[str, Any]:
         """Return the engine's columns that are loaded, all or only `names`.

@@ -78,7 +78,14 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
     paused_until = endpoint.paused_until if endpoint.paused_until and endpoint.paused_until > now else None
     stored = RateLimiterState.from_row(endpoint.throttle)
     if outage_s := measure_outage_s(stored, now.timestamp()):
-        return _build_outage_blocker(endpoint, outage_s, paused_until)
+        reason = f": {endpoint.pause_reason.rstrip('.')}" if endpoint.pause_reason else ""
+        return Blocker(
+            "endpoint",
+            f"Endpoint {endpoint} has not answered for {format_duration(outage_s)}{reason}. Trials wait and keep their"
+            f" attempts. After {format_duration(settings.OUTAGE_LIMIT_S)} without an answer, the runs stop.",
+            paused_until,
+            "Next test",
+        )
     if paused_until:
         reason = f": {endpoint.pause_reason}" if endpoint.pause_reason else "."
         return Blocker("endpoint", f"Endpoint {endpoint} backs off{reason}", paused_until)
@@ -97,17 +104,6 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
     if bound is None or bound.until is None or bound.until - seconds < MIN_WAIT.total_seconds():
         return None
     return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))
-
-
-def _build_outage_blocker(endpoint: Endpoint, seconds: float, next_test: datetime | None) -> Blocker:
-    reason = f": {endpoint.pause_reason.rstrip('.')}" if endpoint.pause_reason else ""
-    return Blocker(
-        "endpoint",
-        f"Endpoint {endpoint} has not answered for {format_duration(seconds)}{reason}. Trials wait and keep their"
-        f" attempts. After {format_duration(settings.OUTAGE_LIMIT_S)} without an answer, the runs stop.",
-        next_test,
-        "Next test",
-    )
 
 
 def list_troubles() -> list[str]:

@@ -55,20 +55,16 @@ def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> End
     limiter = RateLimiterState.from_row(endpoint.throttle)
     limit = min(int(limiter.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
     blocker = find_endpoint_blocker(endpoint)
+    # The requests since midnight in the endpoint's time zone. A count from an earlier day is 0.
+    day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     return EndpointLoad(
         endpoint,
         limit,
-        _count_today(endpoint, limiter),
+        (limiter.today if limiter.day in ("", day) else 0),
         build_limit_curve(points),
         _list_reported_limits(limiter),
         blocker,
     )
-
-
-def _count_today(endpoint: Endpoint, limiter: RateLimiterState) -> int:
-    """Return the requests since midnight in the endpoint's time zone. A count from an earlier day is 0."""
-    day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    return limiter.today if limiter.day in ("", day) else 0
 
 
 def _list_reported_limits(limiter: RateLimiterState) -> list[ProviderLimit]:

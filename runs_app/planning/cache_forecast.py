@@ -42,12 +42,6 @@ def _may_read_cache(design: Design, wave_label: str) -> bool:
 def _find_equal_runs(design: Design) -> Iterator[tuple[str, Run]]:
     """Yield the runs with cached answers for the same conditions, items and dimensions, each with its cell hash."""
     dimension_ids = {dimension.pk for dimension in design.dimensions}
-    for run in _select_runs_of_cells(design):
-        if {dimension.pk for dimension in run.experiment.dimensions.all()} == dimension_ids:
-            yield get_condition_hash(run.condition.condition_id), run
-
-
-def _select_runs_of_cells(design: Design) -> QuerySet[Run]:
     experiment = design.experiment
     hashes = [get_condition_hash(cell.condition_id) for cell in design.cells]
     runs = Run.objects.generating().annotate(hash12=Right("condition__condition_id", HASH_CHARS))
@@ -64,4 +58,6 @@ def _select_runs_of_cells(design: Design) -> QuerySet[Run]:
     if (purge := list_purges().first()) is not None:
         equal_runs = equal_runs.filter(started_at__gt=purge.at)
     with_rows: QuerySet[Run] = equal_runs.select_related("experiment", "condition")
-    return with_rows.prefetch_related("experiment__dimensions")
+    for run in with_rows.prefetch_related("experiment__dimensions"):
+        if {dimension.pk for dimension in run.experiment.dimensions.all()} == dimension_ids:
+            yield get_condition_hash(run.condition.condition_id), run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -69,15 +69,35 @@ def estimate(
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> CostEstimate:
     """Return the estimate of a design. Its experiment need not be saved yet."""
-    answers = _sum_cells(design, _estimate_cells(design, wave_label, pilot))
-    return _add_judge_costs(answers, design, wave_label, pilot)
-
-
-def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> CostEstimate:
+    # The costs of the design's cells, in the order of the cells.
+    runs = (
+        list(design.experiment.answer_runs.with_reuse().select_related("condition", "wave"))
+        if design.experiment.pk
+        else []
+    )
+    estimator = _CellEstimator(
+        design,
+        wave_label,
+        runs=runs,
+        remaining=points.count_remaining_cases(design.experiment, design.adaptive, design.points)
+        if design.adaptive and pilot is None and not design.is_dev
+        else {},
+        share=design.expected_share if pilot is None else 1.0,
+        cached_by_cell=forecast_cache_hits(design, wave_label),
+        dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
+        counts_pilots=pilot is not None and _has_dev_trials(design),
+    )
+    sizes = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
+    parts = [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, sizes, strict=True)]
     to_do = sum(part.to_do for part in parts)
-    basis = _count_by_basis(parts)
+    # The number of trials to do, by the kind of observations behind their expected cost.
+    trials: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected and part.to_do:
+            trials[part.expected.basis] += part.to_do
+    basis = dict(trials)
     observed_trials = sum(trials for name, trials in basis.items() if name != "ceiling")
-    return CostEstimate(
+    answers = CostEstimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
         spent_usd=design.experiment.spent_usd,
@@ -96,38 +116,7 @@ def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> CostEstimate:
         batched=sum(part.to_do for part in parts if part.discount),
         batches_save_usd=sum_costs((part.likely, part.batch_saving_usd) for part in parts),
     )
-
-
-def _count_by_basis(parts: Sequence[_CellCost]) -> dict[Basis, int]:
-    """Return the number of trials to do, by the kind of observations behind their expected cost."""
-    trials: Counter[Basis] = Counter()
-    for part in parts:
-        if part.expected and part.to_do:
-            trials[part.expected.basis] += part.to_do
-    return dict(trials)
-
-
-def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[_CellCost]:
-    """Return the costs of the design's cells, in the order of the cells."""
-    runs = _fetch_runs(design.experiment)
-    estimator = _CellEstimator(
-        design,
-        wave_label,
-        runs=runs,
-        remaining=points.count_remaining_cases(design.experiment, design.adaptive, design.points)
-        if design.adaptive and pilot is None and not design.is_dev
-        else {},
-        share=design.expected_share if pilot is None else 1.0,
-        cached_by_cell=forecast_cache_hits(design, wave_label),
-        dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
-        counts_pilots=pilot is not None and _has_dev_trials(design),
-    )
-    sizes = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
-    return [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, sizes, strict=True)]
-
-
-def _fetch_runs(experiment: Experiment) -> list[Run]:
-    return list(experiment.answer_runs.with_reuse().select_related("condition", "wave")) if experiment.pk else []
+    return _add_judge_costs(answers, design, wave_label, pilot)
 
 
 def _count_planned_dev_trials(design: Design, runs: Iterable[Run]) -> dict[int, int]:
@@ -165,10 +154,21 @@ class _CellEstimator:
     counts_pilots: bool
 
     def estimate_cell(self, cell: Cell, n_trials: int) -> _CellCost:
-        cell_runs = self._select_runs(cell)
+        # The runs of this cell in any wave. The model must match too, because two endpoints may serve equal models.
+        hash12, model = get_condition_hash(cell.condition_id), cell.model.key
+        cell_runs = [
+            run
+            for run in self.runs
+            if run.condition.model_id == model and get_condition_hash(run.condition.condition_id) == hash12
+        ]
         in_wave = [run for run in cell_runs if run.wave.label == self.wave_label]
         n_planned = sum(self._count_planned(run, n_trials) for run in in_wave)
-        to_do = _count_to_do(in_wave, n_trials, n_planned, self.remaining)
+        # The calls still to make: planned trials that have not ended, plus trials that planning would add.
+        # `n_planned` of the `n_trials` exist already. `remaining` has the cases that open points may still get, by
+        # run; decided points get none.
+        waiting = sum(run.n_pending + run.n_running for run in in_wave)
+        in_rounds = [self.remaining[run.pk] for run in in_wave if run.pk in self.remaining]
+        to_do = waiting + (sum(in_rounds) if in_rounds else max(0, n_trials - n_planned))
         likely = round(to_do * self.share)
         # All runs make their calls in the same order. So the trials done here are the first ones in the cache.
         n_cached = self.cached_by_cell.get(get_condition_hash(cell.condition_id), 0) - sum(
@@ -189,18 +189,6 @@ class _CellEstimator:
             return n_trials - pilot_module.count_missing(self.design, run, n_trials)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
-    def _select_runs(self, cell: Cell) -> list[Run]:
-        """Return the runs of this cell in any wave.
-
-        The model must match too, because two endpoints may serve equal models.
-        """
-        hash12, model = get_condition_hash(cell.condition_id), cell.model.key
-        return [
-            run
-            for run in self.runs
-            if run.condition.model_id == model and get_condition_hash(run.condition.condition_id) == hash12
-        ]
-
     def _compute_expected(self, cell: Cell, cell_runs: list[Run]) -> Expectation | None:
         return costs.compute_expected_cost(
             self.design.get_prices(cell),
@@ -209,17 +197,6 @@ class _CellEstimator:
             group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
             pooled=compute_observed_tokens(self.runs),
         )
-
-
-def _count_to_do(runs: list[Run], n_trials: int, n_planned: int, remaining: Mapping[int, int]) -> int:
-    """Return the calls still to make: planned trials that have not ended, plus trials that planning would add.
-
-    `n_planned` of the `n_trials` exist already. `remaining` has the cases that open points may still get, by run;
-    decided points get none.
-    """
-    waiting = sum(run.n_pending + run.n_running for run in runs)
-    in_rounds = [remaining[run.pk] for run in runs if run.pk in remaining]
-    return waiting + (sum(in_rounds) if in_rounds else max(0, n_trials - n_planned))
 
 
 def compute_observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:

@@ -174,7 +174,7 @@ class Design:
 
     def get_input_tokens(self, cell: Cell) -> int:
         """Return the tokens of the largest request of this cell."""
-        model, prompt = self._get_model(cell), self._get_prompt(cell)
+        model, prompt = self._get_model(cell), next(prompt for prompt in self.prompts if prompt.pk == cell.prompt.key)
         tokens = self._sizes.get((model.pk, prompt.pk))
         if tokens is None:
             tokens = token_bounds.bound_input_tokens(model, prompt, self.experiment.dataset, self.dimensions)
@@ -212,9 +212,6 @@ class Design:
 
     def _get_model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
-
-    def _get_prompt(self, cell: Cell) -> Prompt:
-        return next(prompt for prompt in self.prompts if prompt.pk == cell.prompt.key)
 
     def _get_sampler(self, cell: Cell) -> Sampler:
         return next(sampler for sampler in self.samplers if sampler.pk == cell.sampler.key)

@@ -38,10 +38,15 @@ def find_drift_warnings(experiment: Experiment, design: Design | None = None) ->
     facets: dict[str, Counter[str]] = defaultdict(Counter)
     slugs: dict[str, Counter[str]] = defaultdict(Counter)
     axes_of_slug: dict[str, set[str]] = defaultdict(set)
-    for condition in _fetch_conditions(experiment):
+    conditions: QuerySet[Condition] = experiment.answer_conditions.select_related("model", "prompt", "sampler")
+    for condition in conditions.prefetch_related("runs"):
         rows = sum(run.n_trials for run in condition.runs.all())
         slugs[_get_slug(condition)][get_condition_hash(condition.condition_id)] += rows
-        for axis, name in _get_facet_names(condition).items():
+        for axis, name in {
+            "model": condition.model.name,
+            "prompt": condition.prompt_label,
+            "sampler": condition.sampler.name,
+        }.items():
             facets[f"{axis} {name}"][hash_content(condition.content[axis])[:12]] += rows
             axes_of_slug[_get_slug(condition)].add(f"{axis} {name}")
     cells = (design or Design.load(experiment)).cells
@@ -112,15 +117,6 @@ def _find_other_uses(
                 uses[axis, name][short].trials += n
                 uses[axis, name][short].experiments.add(other)
     return uses
-
-
-def _fetch_conditions(experiment: Experiment) -> QuerySet[Condition]:
-    conditions: QuerySet[Condition] = experiment.answer_conditions.select_related("model", "prompt", "sampler")
-    return conditions.prefetch_related("runs")
-
-
-def _get_facet_names(condition: Condition) -> dict[str, str]:
-    return {"model": condition.model.name, "prompt": condition.prompt_label, "sampler": condition.sampler.name}
 
 
 def _get_slug(condition: Condition) -> str:

@@ -123,10 +123,7 @@ def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, tru
     if problems:
         raise SpecError(problems)
     samples = None if spec.samples == experiment.samples else spec.samples
-    return _drop_existing(Extension(**rows, samples=samples), experiment)
-
-
-def _drop_existing(extension: Extension, experiment: Experiment) -> Extension:
+    extension = Extension(**rows, samples=samples)
     existing = {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in extension.axes}
     rows = {axis: [row for row in rows if row.pk not in existing[axis]] for axis, rows in extension.axes.items()}
     return Extension(**rows, samples=extension.samples)

@@ -48,24 +48,21 @@ def write_manifest(
         "pilot": pilot,
         "policy": policy or experiment.budget_policy,
         "conditions": None if only is None else sorted(only),
-        "estimate": _build_estimate(approved) if approved else None,
+        "estimate": {
+            **{name: getattr(approved, name) for name in COUNTS},
+            **{name: _to_text(getattr(approved, name)) for name in COSTS},
+            "coverage": approved.coverage,
+            "basis": dict(approved.basis),
+            "counted": {price.model: price.counted for price in approved.prices},
+        }
+        if approved
+        else None,
     }
     return Manifest.objects.create(
         experiment=experiment,
         content=build_manifest(experiment) | {"launch": launch},
         created_by=by if isinstance(by, User) else None,
     )
-
-
-def _build_estimate(estimate: CostEstimate) -> dict[str, Any]:
-    """Return the estimate shown before the launch. Prices are stored with the conditions. Amounts are exact texts."""
-    return {
-        **{name: getattr(estimate, name) for name in COUNTS},
-        **{name: _to_text(getattr(estimate, name)) for name in COSTS},
-        "coverage": estimate.coverage,
-        "basis": dict(estimate.basis),
-        "counted": {price.model: price.counted for price in estimate.prices},
-    }
 
 
 def build_manifest(experiment: Experiment) -> dict[str, Any]:

@@ -8,7 +8,7 @@ content. Judges and rubric writers have conditions and runs, too, but no cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,7 +91,8 @@ def plan(
     Raise PlanError if the design has problems; then nothing changes.
     """
     with transaction.atomic():
-        locked = _lock_experiment(experiment)
+        rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
+        locked: Experiment = rows.get(pk=experiment.pk)
         if locked.imported_from:
             raise PlanError([describe_imported(locked)])
         design = Design.load(locked, policy=policy, launched_rows=launched_rows)
@@ -105,6 +106,7 @@ def plan(
         reason = "{n} trials were added"
         added = [add_trials(run, _choose_insertion(design, n), by=by, reason=reason, starts=False) for run, n in shares]
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
+        cancelled = [run for run in runs if run.status == Run.Status.CANCELLED]
         return PlanReport(
             wave=wave,
             run_ids=[run.pk for run in runs],
@@ -112,7 +114,10 @@ def plan(
             runs=len(runs),
             trials_added=sum(added),
             trials_total=sum(run.n_trials for run in totals),
-            warnings=[*design.find_warnings(), *_describe_cancelled(runs)],
+            warnings=[
+                *design.find_warnings(),
+                *([describe_cancelled(run, "launch a new wave to ask again") for run in cancelled]),
+            ],
         )
 
 
@@ -133,12 +138,6 @@ def _list_cells_to_plan(design: Design, pilot: int | None) -> list[tuple[Cell, i
     if pilot < 1:
         raise PlanError(["a pilot must have at least one trial"])
     return [(cell, n) for cell, n in zip(design.cells, pilot_module.share_pilot(design, pilot), strict=True) if n]
-
-
-def _lock_experiment(experiment: Experiment) -> Experiment:
-    rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
-    locked: Experiment = rows.get(pk=experiment.pk)
-    return locked
 
 
 def _freeze_drafts(design: Design, by: Actor) -> None:
@@ -210,11 +209,6 @@ def _get_or_create_condition(design: Design, cell: Cell) -> Condition:
     return Condition.objects.get_or_create(
         experiment=design.experiment, condition_id=cell.condition_id, defaults={**rows, "content": cell.content}
     )[0]
-
-
-def _describe_cancelled(runs: Iterable[Run]) -> list[str]:
-    cancelled = [run for run in runs if run.status == Run.Status.CANCELLED]
-    return [describe_cancelled(run, "launch a new wave to ask again") for run in cancelled]
 
 
 def _choose_insertion(design: Design, share: int | None) -> Callable[[Run], int]:

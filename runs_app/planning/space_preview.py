@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -82,20 +82,16 @@ def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
         points = [point for point in space.points if point.task == task]
         cases = sum(point.count for point in points)
         most = sum(point.max_cases for point in points)
-        tokens = _estimate_mean_tokens(points, space.seed, prompt)
+        # The mean input tokens of a call, estimated from points across the space.
+        step = max(1, len(points) // SAMPLED_POINTS)
+        counts = [
+            sum(estimate_tokens(turn["content"]) for turn in case.turns)
+            for point in points[::step]
+            for case in show_cases(point, space.seed, prompt, most=1)
+        ]
+        tokens = -(-sum(counts) // len(counts)) if counts else 0
         rows.append(TaskRow(task, len(points), cases, most, cases * tokens, most * tokens))
     return rows
-
-
-def _estimate_mean_tokens(points: Sequence[DifficultyPoint], seed: int, prompt: str) -> int:
-    """Return the mean input tokens of a call, estimated from points across the space."""
-    step = max(1, len(points) // SAMPLED_POINTS)
-    counts = [
-        sum(estimate_tokens(turn["content"]) for turn in case.turns)
-        for point in points[::step]
-        for case in show_cases(point, seed, prompt, most=1)
-    ]
-    return -(-sum(counts) // len(counts)) if counts else 0
 
 
 def count_by_density(spec: SpaceSpec, *, precision: str | None, seed: int) -> list[DensityRow]:

@@ -30,7 +30,12 @@ def read_space_rules(dataset: Dataset) -> dict[str, Any]:
         raise NoSpaceRules(f"{dataset} was not generated from a parametric space")
     tasks: dict[str, dict[str, Any]] = {}
     for point in space.read_definition()["points"]:
-        _add_point(tasks, point)
+        most = int(ADAPTIVE["round"].high)
+        stops = dict(point["stopping"])
+        maximum = stops.pop("maximum", point["count"])
+        rule = tasks.setdefault(point["task"], {"round": 1, "max": 1, **stops})
+        rule["round"] = min(most, max(rule["round"], point["count"]))
+        rule["max"] = max(rule["max"], maximum)
     if not any(name in rule for rule in tasks.values() for name in STOP_PARAMETERS):
         raise NoSpaceRules(f"the space of {dataset} has no stopping rules: no task names targetci or abortht")
     try:
@@ -39,15 +44,6 @@ def read_space_rules(dataset: Dataset) -> dict[str, Any]:
         problem = error.errors()[0]
         path = ".".join(str(step) for step in problem["loc"])
         raise NoSpaceRules(f"the space of {dataset} has a rule that cannot be used: {path} {problem['msg']}") from None
-
-
-def _add_point(tasks: dict[str, dict[str, Any]], point: Mapping[str, Any]) -> None:
-    most = int(ADAPTIVE["round"].high)
-    stops = dict(point["stopping"])
-    maximum = stops.pop("maximum", point["count"])
-    rule = tasks.setdefault(point["task"], {"round": 1, "max": 1, **stops})
-    rule["round"] = min(most, max(rule["round"], point["count"]))
-    rule["max"] = max(rule["max"], maximum)
 
 
 def _merge_equal_rules(tasks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

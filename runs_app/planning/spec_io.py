@@ -39,9 +39,28 @@ class ExperimentBuilder(RowBuilder):
 
     def make(self, axes: dict[str, list[Any]], graders: list[str]) -> Experiment:
         """Save the draft with these rows of its axes and these judges. Raise SpecError if a value is wrong."""
-        self.dataset = self._find_dataset()
+        dataset: Dataset | None = self.list_visible(Dataset).named(self.spec.dataset).first()
+        if dataset is None:
+            self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
+        elif dataset.status != Dataset.Status.APPROVED:
+            self.problems.append(f"dataset: {dataset} is {dataset.status}; it must be approved")
+        elif self.spec.dataset_hash not in ("", dataset.content_hash):
+            self.problems.append(f"dataset_hash: {dataset} has another content here, {dataset.content_hash[:12]}")
+        self.dataset = dataset
         self.adaptive = self._build_adaptive()
-        experiment = self._build_experiment()
+        given = {option.name: self.spec.get_option(option) for option in OPTIONS}
+        experiment = Experiment(
+            slug=self.spec.experiment,
+            title=self.spec.title,
+            description=self.spec.description,
+            owner=self.by,
+            scorers=self._list_scorers(),
+            adaptive=self.adaptive,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        if self.dataset is not None:
+            experiment.dataset = self.dataset
+        self.check("", experiment, exclude=["dataset"])
         experiment.graders, experiment.draws = graders, self.draws
         if self.problems:
             raise SpecError(self.problems)
@@ -60,32 +79,6 @@ class ExperimentBuilder(RowBuilder):
                 "dimensions", Dimension, self.spec.dimensions, self.find_or_create_dimension
             ),
         }
-
-    def _build_experiment(self) -> Experiment:
-        given = {option.name: self.spec.get_option(option) for option in OPTIONS}
-        experiment = Experiment(
-            slug=self.spec.experiment,
-            title=self.spec.title,
-            description=self.spec.description,
-            owner=self.by,
-            scorers=self._list_scorers(),
-            adaptive=self.adaptive,
-            **{name: value for name, value in given.items() if value is not None},
-        )
-        if self.dataset is not None:
-            experiment.dataset = self.dataset
-        self.check("", experiment, exclude=["dataset"])
-        return experiment
-
-    def _find_dataset(self) -> Dataset | None:
-        dataset: Dataset | None = self.list_visible(Dataset).named(self.spec.dataset).first()
-        if dataset is None:
-            self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
-        elif dataset.status != Dataset.Status.APPROVED:
-            self.problems.append(f"dataset: {dataset} is {dataset.status}; it must be approved")
-        elif self.spec.dataset_hash not in ("", dataset.content_hash):
-            self.problems.append(f"dataset_hash: {dataset} has another content here, {dataset.content_hash[:12]}")
-        return dataset
 
     def _build_adaptive(self) -> dict[str, Any]:
         entries = self.spec.adaptive
@@ -163,6 +156,14 @@ def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
 
 def build_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as file content with all texts written out, so that another site can read it."""
+    # The budget in the form of a file, without default values.
+    budget = {}
+    for option in list_options(group=BUDGET):
+        value = getattr(experiment, option.name)
+        if value != option.default:
+            budget[option.key.removeprefix("budget.")] = (
+                (int(value) if value == int(value) else float(value)) if option.kind is Decimal else value
+            )
     spec: dict[str, Any] = {
         "experiment": experiment.slug,
         **_drop_unset({"title": experiment.title, "description": experiment.description}),
@@ -173,8 +174,13 @@ def build_spec(experiment: Experiment) -> dict[str, Any]:
         "dimensions": [build_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
         **{name: getattr(experiment, name) for name in SETTINGS},
         "adaptive": dict(experiment.adaptive),
-        "budget": _build_budget_spec(experiment),
-        "grade": _drop_unset({"scorers": list(experiment.scorers), "graders": _build_grader_specs(experiment)}),
+        "budget": budget,
+        "grade": _drop_unset(
+            {
+                "scorers": list(experiment.scorers),
+                "graders": grading().describe_judges(experiment).specs if experiment.graders else [],
+            }
+        ),
         "drawn": dict(experiment.draws),
     }
     return {key: value for key, value in spec.items() if value not in ([], {})}
@@ -205,24 +211,6 @@ _Dumper.add_representer(str, _represent_text)
 def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the mapping without unset values, because a file without them means the same."""
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
-
-
-def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
-    """Return the budget in the form of a file, without default values."""
-    budget = {}
-    for option in list_options(group=BUDGET):
-        value = getattr(experiment, option.name)
-        if value != option.default:
-            budget[option.key.removeprefix("budget.")] = _to_number(value) if option.kind is Decimal else value
-    return budget
-
-
-def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
-    return grading().describe_judges(experiment).specs if experiment.graders else []
-
-
-def _to_number(amount: Any) -> int | float:
-    return int(amount) if amount == int(amount) else float(amount)
 
 
 def build_model_spec(model: LanguageModel) -> dict[str, Any]:

@@ -100,20 +100,16 @@ def _bound_text_tokens(rule: TextRule, shape: _RequestShape, dataset: Dataset) -
         if rule.tokenizer is not None and dataset.is_draft:
             return _count_largest(rule, shape, dataset)
         if rule.tokenizer is not None:
-            return _get_cached_largest(rule, shape, dataset)
+            key = f"largest-text-{hash_content([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
+            largest: int | None = cache.get(key)
+            if largest is None:
+                largest = _count_largest(rule, shape, dataset)
+                cache.set(key, largest, CACHED_S)
+            return largest
     except token_counter.CountError:
         pass  # `describe_token_rules` reports this beside the price.
     longest = _order_by_size(shape.prompt, dataset)[:CANDIDATES]
     return max((tokens.estimate_by_bytes(texts) for item in longest for texts in shape.iter_requests(item)), default=0)
-
-
-def _get_cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
-    key = f"largest-text-{hash_content([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
-    largest: int | None = cache.get(key)
-    if largest is None:
-        largest = _count_largest(rule, shape, dataset)
-        cache.set(key, largest, CACHED_S)
-    return largest
 
 
 def _count_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
@@ -204,7 +200,7 @@ def _order_by_size(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
     size: Any = Value(0, output_field=IntegerField())
     for name, times in _count_variables(prompt).items():
         if (text := _get_column(name)) is not None:
-            size = size + Value(times) * _build_size(text)
+            size = size + Value(times) * Coalesce(Func(text, function="OCTET_LENGTH", output_field=IntegerField()), 0)
     items: QuerySet[Item] = dataset.items.active().annotate(size=size).select_related("image").order_by("-size", "pk")
     return items
 
@@ -216,10 +212,6 @@ def _get_column(name: str) -> Expression | F | None:
     if name == "choices":
         return Cast("choices", TextField())
     return F(name) if name in ("input", "key", "category", *judge_prompt.OF_ITEM) else None
-
-
-def _build_size(text: Expression | F) -> Expression:
-    return Coalesce(Func(text, function="OCTET_LENGTH", output_field=IntegerField()), 0)
 
 
 def _bound_image_tokens(model: LanguageModel, dataset: Dataset) -> int:

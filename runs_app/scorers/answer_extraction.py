@@ -73,7 +73,9 @@ def find_last_number(text: str) -> tuple[float, str] | None:
 
 def find_target_letter(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of a target: the choice with this text, else a single letter ("B", "(B)", "b.")."""
-    by_text = _find_letter_by_text(text, choices)
+    target = normalize(text)
+    matches = [get_choice_letter(index) for index, choice in enumerate(choices) if normalize(choice) == target]
+    by_text = matches[0] if len(matches) == 1 and target else None
     if by_text is not None:
         return by_text
     match = LONE_LETTER.fullmatch(text)
@@ -108,12 +110,6 @@ def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
 
 def _list_letters(choices: Sequence[str]) -> list[str]:
     return [get_choice_letter(index) for index in range(len(choices) or 26)]
-
-
-def _find_letter_by_text(text: str, choices: Sequence[str]) -> str | None:
-    target = normalize(text)
-    matches = [get_choice_letter(index) for index, choice in enumerate(choices) if normalize(choice) == target]
-    return matches[0] if len(matches) == 1 and target else None
 
 
 def _rewrite_fraction(match: re.Match[str]) -> str:

@@ -177,15 +177,18 @@ def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
         parameters = {(scorer.parameter if scorer else "") or "value": value} if colon else {}
     else:
         name = str(written.get("name", ""))
-        parameters = {key: _format_parameter(value) for key, value in written.items() if key != "name"}
+        parameters = {
+            key: (
+                f"{Decimal(str(value)):f}"
+                if isinstance(value, int | float) and not isinstance(value, bool)
+                else str(value)
+            )
+            for key, value in written.items()
+            if key != "name"
+        }
     if problems := find_parameter_problems(name, parameters):
         raise ScorerError(" ".join(problems))
     return name, parameters
-
-
-def _format_parameter(value: Any) -> str:
-    """Return the value as text. A number has no exponent, as people write it."""
-    return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def format_scorer(name: str, parameters: Mapping[str, str]) -> str:
@@ -318,8 +321,16 @@ def regex(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Sco
     With a group: 1 if the group's last match is the target.
     Without a group: 1 if the pattern is found at all.
     """
+    import regex as timed_re
+
+    text = strip_thinking(answer.text)[-MAX_SEARCH_LENGTH:]
+    last = None  # The first group of the last match that is not empty, or the match of a pattern without groups.
     try:
-        last, has_group = _find_last_match(parameters["pattern"], strip_thinking(answer.text)[-MAX_SEARCH_LENGTH:])
+        compiled = timed_re.compile(parameters["pattern"])
+        has_group = compiled.groups > 0
+        for match in compiled.finditer(text, timeout=SEARCH_SECONDS):
+            groups = [group for group in match.groups() if group is not None]
+            last = groups[0] if groups else match.group()
     except TimeoutError:
         return _make_unreadable_score("pattern_too_slow")
     if not has_group:
@@ -364,18 +375,6 @@ def final_answer(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters)
     }
     value = None if truncated else float(correct)
     return Score(value, extraction.extracted, "truncated" if truncated else None, detail)
-
-
-def _find_last_match(pattern: str, text: str) -> tuple[str | None, bool]:
-    """Return the last match (its first non-empty group), and whether the pattern has groups."""
-    import regex as timed_re
-
-    compiled = timed_re.compile(pattern)
-    last = None
-    for match in compiled.finditer(text, timeout=SEARCH_SECONDS):
-        groups = [group for group in match.groups() if group is not None]
-        last = groups[0] if groups else match.group()
-    return last, compiled.groups > 0
 
 
 def _make_score(right: bool, raw: str | None) -> Score:

@@ -122,7 +122,16 @@ def _list_values(
     if verdict.kind == "score":
         return _list_score_values(*scale, rng)
     if verdict.kind == "criteria":
-        return _list_criteria_values(verdict.names, rng)
+        values = (True, False, "pass", "fail", "Pass", " FAIL ")
+        complete = {name: rng.choice(values) for name in verdict.names}
+        incomplete = {name: True for name in verdict.names[1:]}
+        not_binary = complete | {verdict.names[0]: rng.choice((1, 0.5, "perhaps", None))}
+        return [json.dumps(complete)], [
+            ("criteria_not_object", "true"),
+            ("criteria_not_object", '["pass"]'),
+            ("criterion_missing", json.dumps(incomplete)),
+            ("criterion_not_binary", json.dumps(not_binary)),
+        ]
     if verdict.kind == "label":
         invalid = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
         return [json.dumps(name) for name in verdict.names], invalid
@@ -138,16 +147,3 @@ def _list_score_values(low: float, high: float, rng: random.Random) -> tuple[Seq
     invalid += [("score_not_finite", text) for text in ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400)]
     invalid += [("score_out_of_scale", text) for text in (f"{high + 1:g}", f"{low - 1:g}", f"{high + 1e-6!r}", "1e300")]
     return valid, invalid
-
-
-def _list_criteria_values(names: Sequence[str], rng: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    values = (True, False, "pass", "fail", "Pass", " FAIL ")
-    complete = {name: rng.choice(values) for name in names}
-    incomplete = {name: True for name in names[1:]}
-    not_binary = complete | {names[0]: rng.choice((1, 0.5, "perhaps", None))}
-    return [json.dumps(complete)], [
-        ("criteria_not_object", "true"),
-        ("criteria_not_object", '["pass"]'),
-        ("criterion_missing", json.dumps(incomplete)),
-        ("criterion_not_binary", json.dumps(not_binary)),
-    ]

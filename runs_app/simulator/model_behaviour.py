@@ -69,7 +69,19 @@ class Answerer:
         if (profile_answer := self._answer_by_profile(request)) is not None:
             return profile_answer
         if (verdict := judge_behaviour.find_requested_verdict(request)) is not None:
-            return self._write_verdict(verdict, request)
+            # A verdict in the requested format, or in the style of the configured judge.
+            if self.judge == "assorted":
+                scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
+                rng = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
+                return judge_behaviour.vary_format(verdict, (scale.low, scale.high), rng)[0]
+            commanded_score = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
+            if commanded_score is not None:
+                return judge_behaviour.fence_verdict({"score": commanded_score, "reasoning": "I was told to."})
+            if verdict.kind == "score":
+                return self._write_judgement(request)
+            return judge_behaviour.fence_verdict(
+                {**self._build_choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
+            )
         if request_kind.wants_rating_object(request.text):
             return json.dumps(self._build_rating_object(request))
         if request_kind.wants_score_object(request.text):
@@ -125,7 +137,15 @@ class Answerer:
         target = match[1].target if match else self._invent_target(question, options)
         if self._is_answered_correctly(request, question):
             return _find_letter(target, options) if options else target
-        return self._make_wrong_answer(request, target, options)
+        draw = draw_uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
+        if options:
+            others = [letter for letter in sorted(options) if letter != _find_letter(target, options)]
+            return others[int(draw * len(others))] if others else "none"
+        number = _find_last_number(target)
+        if number is not None:
+            return f"{number + 1 + int(draw * 9):g}"
+        others = [name for name in _NAMES if name != target]
+        return others[int(draw * len(others))]
 
     def _is_answered_correctly(self, request: ChatRequest, question: str) -> bool:
         """Return whether the model is right. Over items, the probability equals its skill.
@@ -155,33 +175,7 @@ class Answerer:
             return str(1 + int(draw * 99))
         return _NAMES[int(draw * len(_NAMES))]
 
-    def _make_wrong_answer(self, request: ChatRequest, target: str, options: Mapping[str, str]) -> str:
-        draw = draw_uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
-        if options:
-            others = [letter for letter in sorted(options) if letter != _find_letter(target, options)]
-            return others[int(draw * len(others))] if others else "none"
-        number = _find_last_number(target)
-        if number is not None:
-            return f"{number + 1 + int(draw * 9):g}"
-        others = [name for name in _NAMES if name != target]
-        return others[int(draw * len(others))]
-
     # Judges ----------------------------------------------------------------------------------------------------------
-
-    def _write_verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
-        """Return a verdict in the requested format, or in the style of the configured judge."""
-        if self.judge == "assorted":
-            scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
-            rng = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
-            return judge_behaviour.vary_format(verdict, (scale.low, scale.high), rng)[0]
-        commanded_score = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
-        if commanded_score is not None:
-            return judge_behaviour.fence_verdict({"score": commanded_score, "reasoning": "I was told to."})
-        if verdict.kind == "score":
-            return self._write_judgement(request)
-        return judge_behaviour.fence_verdict(
-            {**self._build_choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
-        )
 
     def _build_choice(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> dict[str, object]:
         if verdict.kind == "criteria":
@@ -218,7 +212,14 @@ class Answerer:
         if kind == "object" or "properties" in schema:
             return {key: self._fill_schema(sub, key, request) for key, sub in (schema.get("properties") or {}).items()}
         if kind in ("integer", "number"):
-            return self._fill_number(schema, name, request)
+            if name == "score":
+                scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(
+                    request.text, DEFAULT_SCORE_SCALE
+                )
+                return self._draw_score(request, scale)
+            return self._draw_rating(
+                request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCALE)
+            )
         if schema.get("enum"):
             return schema["enum"][int(self._draw_call_uniform(name, request) * len(schema["enum"]))]
         if kind == "boolean":
@@ -227,14 +228,6 @@ class Answerer:
             items = schema.get("items") or {}
             return [self._fill_schema(items, f"{name}{index}", request) for index in range(schema.get("minItems", 1))]
         return self._write_final_answer(request) if "answer" in name.lower() else _choose_remark(self.seed, request)
-
-    def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
-        if name == "score":
-            scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCORE_SCALE)
-            return self._draw_score(request, scale)
-        return self._draw_rating(
-            request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCALE)
-        )
 
     # Draws -----------------------------------------------------------------------------------------------------------
 

@@ -26,11 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-in-flight", type=int, metavar="N", help="answer 429 beyond N requests at a time")
     parser.add_argument("--rpm", type=int, metavar="N", help="answer 429 beyond N requests per minute")
     parser.add_argument("--seed", type=int, default=0, help="seed of faults, latencies and simulated answers")
-    _add_fault_options(parser)
-    _add_answer_options(parser)
-
-
-def _add_fault_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--latency-ms", type=float, default=0.0, help="latency of an answer; the median with --latency-sigma"
     )
@@ -49,9 +44,6 @@ def _add_fault_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, default="", metavar="KIND=NUMBER,...", help=f"for batches: {', '.join(kinds)}")
     parser.add_argument("--retry-after", type=float, metavar="S", help="seconds to send with every 429")
     parser.add_argument("--no-json-schema", action="store_true", help="refuse response_format json_schema with a 400")
-
-
-def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skill", action="append", default=[], metavar="MODEL=P", help="probability of a right answer; repeatable"
     )

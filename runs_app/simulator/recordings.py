@@ -89,7 +89,13 @@ class Recordings:
 
     def add(self, row: dict[str, Any]) -> None:
         """Add one row. Raise ValueError, TypeError or AttributeError if it is malformed."""
-        recorded = _build_recorded(row)
+        answer = {name: row[name] for name in _ANSWER_KEYS & row.keys()}
+        status = answer.get("status", 200)
+        if not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
+            raise ValueError(f"status: must be 200 or an error status, not {status!r}")
+        if status == 200 and "content" not in row:
+            raise ValueError("content: missing (or give a status of 400 or more)")
+        recorded = RecordedAnswer(**answer)
         model, text = row.get("model"), row.get("text")
         rows = self._groups.setdefault((model, row.get("image"), row.get("seed")), _Rows())
         if model is not None and strip_provider(model) != model:
@@ -139,13 +145,3 @@ def _list_groups(request: ChatRequest) -> Iterator[_Group]:
         for image in (*request.images, None):
             for seed in seeds:
                 yield model, image, seed
-
-
-def _build_recorded(row: dict[str, Any]) -> RecordedAnswer:
-    answer = {name: row[name] for name in _ANSWER_KEYS & row.keys()}
-    status = answer.get("status", 200)
-    if not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
-        raise ValueError(f"status: must be 200 or an error status, not {status!r}")
-    if status == 200 and "content" not in row:
-        raise ValueError("content: missing (or give a status of 400 or more)")
-    return RecordedAnswer(**answer)

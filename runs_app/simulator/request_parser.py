@@ -49,28 +49,6 @@ def strip_provider(model: str) -> str:
 
 def read_chat(body: bytes) -> ChatRequest:
     """Parse the body of POST /v1/chat/completions, or raise UnreadableRequest."""
-    payload = _parse_payload(body)
-    turns: list[tuple[str, str]] = []
-    images: list[str] = []
-    for message in payload["messages"]:
-        role, parts = _read_message(message, images)
-        turns += [(role, part) for part in parts]
-    text = "\n\n".join(part for _, part in turns)
-    parameters = {name: payload[name] for name in payload if name not in VOLATILE and name != "messages"}
-    return ChatRequest(
-        model=payload["model"],
-        text=text,
-        user_text="\n\n".join(part for role, part in turns if role == "user"),
-        images=tuple(images),
-        seed=payload.get("seed"),
-        max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
-        response_format=payload.get("response_format") or {},
-        is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
-        fingerprint=_hash_request(turns, images, parameters),
-    )
-
-
-def _parse_payload(body: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):
@@ -85,7 +63,25 @@ def _parse_payload(body: bytes) -> dict[str, Any]:
         raise UnreadableRequest("stream: streaming is not supported here")
     if not isinstance(payload.get("response_format") or {}, dict):
         raise UnreadableRequest("response_format: expected an object")
-    return payload
+    turns: list[tuple[str, str]] = []
+    images: list[str] = []
+    for message in payload["messages"]:
+        role, parts = _read_message(message, images)
+        turns += [(role, part) for part in parts]
+    text = "\n\n".join(part for _, part in turns)
+    parameters = {name: payload[name] for name in payload if name not in VOLATILE and name != "messages"}
+    canonical = json.dumps([turns, images, parameters], sort_keys=True)
+    return ChatRequest(
+        model=payload["model"],
+        text=text,
+        user_text="\n\n".join(part for role, part in turns if role == "user"),
+        images=tuple(images),
+        seed=payload.get("seed"),
+        max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
+        response_format=payload.get("response_format") or {},
+        is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
+        fingerprint=int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest()),
+    )
 
 
 def _read_message(message: object, images: list[str]) -> tuple[str, list[str]]:
@@ -117,8 +113,3 @@ def hash_image(reference: object) -> str:
         return hashlib.sha256(base64.b64decode(data)).hexdigest()
     except (binascii.Error, ValueError):
         raise UnreadableRequest("image_url: the base64 data cannot be read") from None
-
-
-def _hash_request(turns: list[tuple[str, str]], images: list[str], parameters: dict[str, Any]) -> int:
-    canonical = json.dumps([turns, images, parameters], sort_keys=True)
-    return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest())

@@ -72,7 +72,13 @@ class Simulator:
         body = await request.read()
         self.counters.arrive()
         try:
-            self._admit(request)
+            # Raise RequestRefused for a wrong key, or for a request beyond the limits.
+            self._check_key(request)
+            limit = self.config.max_in_flight
+            if limit is not None and self.counters.in_flight >= limit:
+                raise RequestRefused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
+            if not self._minute.admit(self.config.rpm):
+                raise RequestRefused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
             chat = self._read(body)
         except RequestRefused as refusal:
             self.counters.turned_away[str(refusal.status)] += 1
@@ -100,15 +106,6 @@ class Simulator:
         authorization = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
         if not hmac.compare_digest(authorization.encode(), self._authorization):
             raise RequestRefused(401, "Incorrect API key provided.")
-
-    def _admit(self, request: web.Request) -> None:
-        """Raise RequestRefused for a wrong key, or for a request beyond the limits."""
-        self._check_key(request)
-        limit = self.config.max_in_flight
-        if limit is not None and self.counters.in_flight >= limit:
-            raise RequestRefused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
-        if not self._minute.admit(self.config.rpm):
-            raise RequestRefused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
 
     def _read(self, body: bytes) -> ChatRequest:
         try:

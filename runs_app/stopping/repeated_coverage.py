@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.wilson import normal_quantile
@@ -93,16 +92,14 @@ def simulate(
             float(cases), int((sizes > 0).sum()), squares, total, (n_right**2).sum(axis=1), n_right @ sizes
         )
         n = estimate_effective_size(sums, design.confidence) if squares > cases else np.full(len(n_right), float(cases))
-        center, margin = _compute_wilson_intervals(total / cases, n, z)
+        # Centers and half-widths of many intervals at once, by the formula of `wilson`.
+        share = total / cases
+        shrink = 1 + z * z / n
+        center = (share + z * z / (2 * n)) / shrink
+        margin = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / shrink
         margin_beyond = margin / (1 - design.guess)
         stops = (margin_beyond <= design.target) | (cases >= design.maximum)
         covered += int((np.abs(center - right) <= margin + ROUNDING_ERROR)[stops].sum())
         n_used += cases * int(stops.sum())
         n_right, chances = n_right[~stops], chances[~stops]
     return covered / points, n_used / points
-
-
-def _compute_wilson_intervals(share: Any, n: Any, z: float) -> tuple[Any, Any]:
-    """Return centers and half-widths of many intervals at once, by the formula of `wilson`."""
-    shrink = 1 + z * z / n
-    return (share + z * z / (2 * n)) / shrink, z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / shrink

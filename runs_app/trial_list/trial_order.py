@@ -124,7 +124,27 @@ def find_ordered(
     size = size or PAGE
     backwards = before is not None and after is None
     cursor = before if backwards else after
-    cursors = _fetch_cursors(search, order, cursor, order.descending != backwards, size + 1)
+    # The cursors of the first trials beyond `cursor`: the first of each run, merged.
+    descending = order.descending != backwards
+    limit = size + 1
+
+    def sort(trials: QuerySet[Trial, Any]) -> QuerySet[Trial, Any]:
+        annotated = trials.annotate(sort_value=order.value)
+        return annotated.order_by("-sort_value", "-pk") if descending else annotated.order_by("sort_value", "pk")
+
+    of_run: Any = sort(search.narrow(Trial.objects.filter(run=OuterRef("pk"))))
+    parts = [of_run]
+    if cursor is not None:
+        value, key = cursor
+        sign = "lt" if descending else "gt"
+        same, beyond = Q(sort_value=value, **{f"pk__{sign}": key}), Q(**{f"sort_value__{sign}": value})
+        # The index finds the start of each part. With both in one condition, it would read all rows with this value.
+        parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
+    arrays = [collect_keys(part.values("pk")[:limit]) for part in parts]
+    runs = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
+    keys = list(runs.values_list("trial_id", flat=True))
+    merged: Any = sort(Trial.objects.filter(pk__in=keys))
+    cursors = list(merged.values_list("sort_value", "pk")[:limit])
     has_more, cursors = len(cursors) > size, cursors[:size]
     if backwards:
         cursors.reverse()
@@ -146,30 +166,6 @@ def make_cursor(trial: Trial, order: TrialOrder) -> Cursor:
     trials = Trial.objects.filter(pk=trial.pk).annotate(sort_value=order.value)
     value: Any = trials.values_list("sort_value", flat=True).get()
     return value, trial.pk
-
-
-def _fetch_cursors(
-    search: Search, order: TrialOrder, cursor: Cursor | None, descending: bool, limit: int
-) -> list[Cursor]:
-    """Return the cursors of the first trials beyond `cursor`: the first of each run, merged."""
-
-    def sort(trials: QuerySet[Trial, Any]) -> QuerySet[Trial, Any]:
-        annotated = trials.annotate(sort_value=order.value)
-        return annotated.order_by("-sort_value", "-pk") if descending else annotated.order_by("sort_value", "pk")
-
-    of_run: Any = sort(search.narrow(Trial.objects.filter(run=OuterRef("pk"))))
-    parts = [of_run]
-    if cursor is not None:
-        value, key = cursor
-        sign = "lt" if descending else "gt"
-        same, beyond = Q(sort_value=value, **{f"pk__{sign}": key}), Q(**{f"sort_value__{sign}": value})
-        # The index finds the start of each part. With both in one condition, it would read all rows with this value.
-        parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
-    arrays = [collect_keys(part.values("pk")[:limit]) for part in parts]
-    runs = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
-    keys = list(runs.values_list("trial_id", flat=True))
-    merged: Any = sort(Trial.objects.filter(pk__in=keys))
-    return list(merged.values_list("sort_value", "pk")[:limit])
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,23 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
         if request.method == "POST"
         else SpaceForm(initial=_load_pending_entries(request))
     )
-    values = _bind_shown_values(request)
+    # The bound form of the task parameters that the page showed, or None if it showed none.
+    generator = load_generators().get(request.POST.get("shown_task", ""))
+    replaces = request.POST.get("shown_name", "")
+    values = TaskValuesForm(generator, request.POST, replaces=replaces) if generator else None
     if TASK_BUTTONS & set(request.POST):
         form, values = _apply_task_button(request, values)
     elif form.is_bound and form.is_valid() and "build" in request.POST:
         if form.cleaned_data["slug"]:
-            return _build(request, form)
+            data = form.cleaned_data
+            upload = pending_uploads.stage_upload(
+                request.user,
+                {"items": ContentFile(data["text"].encode(), name=FILE_NAME)},
+                slug=data["slug"],
+                about={"title": data["title"]},
+            )
+            upload.request_job("parametric", form.build_options())
+            return redirect("dataset_import", upload.token)
         form.add_error("slug", "Enter a name for the dataset.")
     elif form.is_bound and form.cleaned_data.get("file") and "text" in form.cleaned_data:
         form.data = {**request.POST.dict(), "text": form.cleaned_data["text"], "models": request.POST.getlist("models")}
@@ -61,13 +72,6 @@ def _load_pending_entries(request: HttpRequest) -> dict[str, Any]:
         return {}
     text = upload.files["items"].path.read_text(encoding="utf-8")
     return {**job.parameters["mapping"], **upload.about, "slug": upload.slug, "text": text}
-
-
-def _bind_shown_values(request: HttpRequest) -> TaskValuesForm | None:
-    """Return the bound form of the task parameters that the page showed, or None if it showed none."""
-    generator = load_generators().get(request.POST.get("shown_task", ""))
-    replaces = request.POST.get("shown_name", "")
-    return TaskValuesForm(generator, request.POST, replaces=replaces) if generator else None
 
 
 def _apply_task_button(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
@@ -107,18 +111,6 @@ def _replace_in_text(text: str, values: TaskValuesForm) -> str | None:
     if current is None or current["name"] != values.replaces:
         return None
     return replace_task(text, values.update_task(current))
-
-
-def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
-    data = form.cleaned_data
-    upload = pending_uploads.stage_upload(
-        request.user,
-        {"items": ContentFile(data["text"].encode(), name=FILE_NAME)},
-        slug=data["slug"],
-        about={"title": data["title"]},
-    )
-    upload.request_job("parametric", form.build_options())
-    return redirect("dataset_import", upload.token)
 
 
 def _build_preview(form: SpaceForm) -> dict[str, Any]:

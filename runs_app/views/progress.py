@@ -71,11 +71,6 @@ def choose_template(request: HttpRequest, page: str, part: str) -> str:
     return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
 
-def _format_share(part: int, whole: int) -> str:
-    """Return a percentage, rounded down, so that 100 appears only when all trials are done."""
-    return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
-
-
 def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: Totals) -> Decimal | None:
     """Return what the pending trials cost beyond the budget, at the mean cost so far. None if unknown or not beyond."""
     ended = totals.done + totals.failed
@@ -93,7 +88,8 @@ def build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any
     errors, workers = progress.count_errors(runs), list(progress.find_live_workers())
     return {
         "totals": totals,
-        "done_share": _format_share(totals.done, totals.trials),
+        # Rounded down, so that 100 appears only when all trials are done.
+        "done_share": f"{math.floor(1000 * totals.done / totals.trials) / 10:.1f}" if totals.trials else "0",
         "per_minute": round(pace.per_minute),
         "unpriced": totals.unpriced,
         "stop_reasons": find_stop_reasons(runs),

@@ -143,27 +143,23 @@ def experiment_action(request: HttpRequest, slug: str, verb: str) -> HttpRespons
 def run_action(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     run = get_editable_run(request, pk)
     if verb == "delete":
-        return _delete_run(request, run)
+        form = RunControlForm(request.POST, reason_required=True)
+        if not form.is_valid():
+            messages.error(request, get_first_error(form))
+            return redirect(run)
+        name = str(run)
+        try:
+            deletion.delete_run(run, by=request.user, reason=form.cleaned_data["reason"])
+        except TransitionError as problem:
+            messages.error(request, str(problem))
+            return redirect(run)
+        messages.success(request, f"{name} is deleted. Its cost stays part of the spent budget.")
+        return redirect("experiment_progress", run.experiment.slug)
     if verb == "concurrency":
         _set_concurrency(request, run)
     else:
         _apply_verb(request, Run.objects.filter(pk=run.pk), verb)
     return redirect_back(request, run)
-
-
-def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
-    form = RunControlForm(request.POST, reason_required=True)
-    if not form.is_valid():
-        messages.error(request, get_first_error(form))
-        return redirect(run)
-    name = str(run)
-    try:
-        deletion.delete_run(run, by=request.user, reason=form.cleaned_data["reason"])
-    except TransitionError as problem:
-        messages.error(request, str(problem))
-        return redirect(run)
-    messages.success(request, f"{name} is deleted. Its cost stays part of the spent budget.")
-    return redirect("experiment_progress", run.experiment.slug)
 
 
 def _apply_verb(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:

@@ -26,22 +26,16 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     states = [find_worker_state(worker, worker.now) for worker in workers]
     version = get_version()
     alive = [worker for worker, state in zip(workers, states, strict=True) if state == "alive"]
+    # The open batches of visible experiments, or None without any. A batch needs no worker while its provider
+    # processes it.
+    batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:MAX_ROWS])
     context = {
         "table": WorkerTable(workers),
         "alive": len(alive),
         "silent": states.count("silent"),
         "n_other_versions": sum(worker.version != version for worker in alive),
         "version": version,
-        "batches": _list_open_batches(request),
+        "batches": (BatchTable(batches) if batches else None),
     }
     is_poll = wants_part(request)
     return render(request, "runs_app/partials/workers_live.html" if is_poll else "runs_app/worker_list.html", context)
-
-
-def _list_open_batches(request: HttpRequest) -> BatchTable | None:
-    """Return the open batches of visible experiments, or None without any.
-
-    A batch needs no worker while its provider processes it.
-    """
-    batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:MAX_ROWS])
-    return BatchTable(batches) if batches else None

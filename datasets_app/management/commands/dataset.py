@@ -72,14 +72,11 @@ class Command(ParametricVerb, HubVerb):
                 self.write_json(facts)
             return
         self.print_summary(row)
-        self._print_history(row)
-        for item in items:
-            self.write(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
-
-    def _print_history(self, dataset: Dataset) -> None:
-        for change in dataset.history:
+        for change in row.history:
             reason = f": {change.reason}" if change.reason else ""
             self.write(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.aspect} {change.change}{reason}")
+        for item in items:
+            self.write(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
     # --- sampling and editing ----------------------------------------------------------------------------------------
 

@@ -53,7 +53,18 @@ def explain_failure(error: BaseException) -> CommandError | None:
         if sentence := sentence or _explain_database_error(cause):
             return CommandError(sentence, returncode=WORK_FAILED)
         if isinstance(cause, psycopg.Error) and cause.sqlstate in MISSING_TABLE_OR_COLUMN:
-            return _explain_tables()
+            # How the database's tables differ from those of this code, or None if they do not differ.
+            from django.db import connection  # Import late: a command may fail before Django is set up.
+
+            from evalsite.lib.ops.versions import SchemaMismatch, check_columns, check_schema
+
+            connection.close()  # The failed command may have left a transaction open.
+            try:
+                check_schema()
+                check_columns(connection)
+            except SchemaMismatch as mismatch:
+                return CommandError(str(mismatch), returncode=BAD_INPUT)
+            return None
     return None
 
 
@@ -93,21 +104,6 @@ def _explain_database_error(error: BaseException) -> str | None:
         return f"The database is out of resources: {reason}. Try again when it has less to do."
     if state.startswith((CONNECTION_LOST, SHUTDOWN)) or (isinstance(error, psycopg.OperationalError) and not state):
         return f"The database cannot be reached: {reason}. Try again when it answers."
-    return None
-
-
-def _explain_tables() -> CommandError | None:
-    """Return how the database's tables differ from those of this code, or None if they do not differ."""
-    from django.db import connection  # Import late: a command may fail before Django is set up.
-
-    from evalsite.lib.ops.versions import SchemaMismatch, check_columns, check_schema
-
-    connection.close()  # The failed command may have left a transaction open.
-    try:
-        check_schema()
-        check_columns(connection)
-    except SchemaMismatch as mismatch:
-        return CommandError(str(mismatch), returncode=BAD_INPUT)
     return None
 
 

@@ -90,7 +90,14 @@ class Child:
         if not ending:
             return False
         self.end()
-        self._plan_start(now, ending)
+        is_healthy = now - self._started >= HEALTHY_AFTER_S
+        self._was_healthy |= is_healthy
+        self._quick_ends = 0 if is_healthy else self._quick_ends + 1
+        if self.is_required and self._quick_ends >= MAX_STARTS and not self._was_healthy:
+            raise StartFailed(f"{self.name} {ending}, {MAX_STARTS} times in a row")
+        delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
+        self._next_start = now + delay
+        logger.warning("%s %s; a replacement starts in %g s", self.name, ending, delay)
         return True
 
     def request_stop(self) -> None:
@@ -111,7 +118,12 @@ class Child:
         group = self._process.pid
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        _wait_until_dead(group)
+        # Wait until all processes of a killed group are gone, at most SHUTDOWN_S seconds. A killed process holds its
+        # files and locks until the kernel has removed it. Code that acts on the end of a group must wait for all of
+        # its processes. An example is the last user of the embedded database.
+        deadline = time.monotonic() + SHUTDOWN_S
+        while time.monotonic() < deadline and _has_live_process(group):
+            time.sleep(0.01)
         self._process.wait()
         self._process = None
 
@@ -143,27 +155,6 @@ class Child:
         if status.si_code == os.CLD_EXITED:
             return f"ended with {status.si_status}"
         return f"was ended by {signal.Signals(status.si_status).name}"
-
-    def _plan_start(self, now: float, ending: str) -> None:
-        is_healthy = now - self._started >= HEALTHY_AFTER_S
-        self._was_healthy |= is_healthy
-        self._quick_ends = 0 if is_healthy else self._quick_ends + 1
-        if self.is_required and self._quick_ends >= MAX_STARTS and not self._was_healthy:
-            raise StartFailed(f"{self.name} {ending}, {MAX_STARTS} times in a row")
-        delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
-        self._next_start = now + delay
-        logger.warning("%s %s; a replacement starts in %g s", self.name, ending, delay)
-
-
-def _wait_until_dead(group: int) -> None:
-    """Wait until all processes of a killed group are gone, at most SHUTDOWN_S seconds.
-
-    A killed process holds its files and locks until the kernel has removed it. Code that acts on the end of a group
-    must wait for all of its processes. An example is the last user of the embedded database.
-    """
-    deadline = time.monotonic() + SHUTDOWN_S
-    while time.monotonic() < deadline and _has_live_process(group):
-        time.sleep(0.01)
 
 
 def _has_live_process(group: int) -> bool:
@@ -213,7 +204,9 @@ class Supervisor:
             threading.Thread(target=self._run_periodic_tasks, daemon=True).start()
             try:
                 while not self._signals:
-                    self._check_children(report_groups)
+                    now = time.monotonic()
+                    if any([child.check(now) for child in self._children]):
+                        report_groups([child.pid for child in self._children if child.pid])
                     time.sleep(CHECK_S)
                 logger.info("stopping; a second signal stops immediately")
                 if self._before_stop:
@@ -222,11 +215,6 @@ class Supervisor:
                 self._signals = self._signals or 1
                 _stop(self._children, lambda: self._signals > 1)
                 report_groups(())
-
-    def _check_children(self, report_groups: Callable[[Sequence[int]], None]) -> None:
-        now = time.monotonic()
-        if any([child.check(now) for child in self._children]):
-            report_groups([child.pid for child in self._children if child.pid])
 
     @contextmanager
     def _count_signals(self) -> Iterator[None]:

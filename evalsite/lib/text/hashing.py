@@ -61,18 +61,14 @@ def _canonicalize(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
-        return _canonicalize_number(value)
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no canonical JSON")
+        return int(value) if value.is_integer() else value
     if isinstance(value, (list, tuple)):
         return [_canonicalize(element) for element in value]
     if isinstance(value, (dict, Mapping)):  # A dict first: an abstract class is slow to check.
         return {_check_key(key): _canonicalize(element) for key, element in value.items()}
     raise TypeError(f"{type(value).__name__} has no canonical JSON: turn it into text or numbers first")
-
-
-def _canonicalize_number(value: float) -> int | float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} has no canonical JSON")
-    return int(value) if value.is_integer() else value
 
 
 def _check_unicode(value: str) -> str:

@@ -13,7 +13,13 @@ def describe_unstorable(value: Any) -> str:
     The value is a text or a JSON value, which is searched recursively.
     """
     if isinstance(value, str):
-        return _describe_unstorable_text(value)
+        if "\x00" in value:
+            return "contains a NUL character"
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"is not Unicode text at character {error.start + 1}"
+        return ""
     if isinstance(value, float):
         return "" if math.isfinite(value) else f"contains {value}, which is not a JSON number"
     parts: list[Any] = []
@@ -27,13 +33,3 @@ def describe_unstorable(value: Any) -> str:
 def replace_unstorable(text: str) -> str:
     """Return the text with question marks for characters that PostgreSQL cannot store."""
     return text.replace("\x00", "?").encode("utf-8", "replace").decode()
-
-
-def _describe_unstorable_text(text: str) -> str:
-    if "\x00" in text:
-        return "contains a NUL character"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return f"is not Unicode text at character {error.start + 1}"
-    return ""

@@ -102,7 +102,11 @@ class Command(VerbCommand):
             self.write_json([_build_listed_row(change) for change in changes])
         else:
             for change in chosen if add or update else changes:
-                self.write(_format_listed(change))
+                price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
+                price = "price not stated"
+                if price_in is not None and price_out is not None:
+                    price = f"${price_in.normalize():f} in, ${price_out.normalize():f} out"
+                self.write(f"{change.listed.model:<48} {price:<30} {change.summary} {change.listed.note}".rstrip())
         if not (add or update):
             return
         try:
@@ -110,14 +114,6 @@ class Command(VerbCommand):
         except ValidationError as error:
             refuse_input("; ".join(error.messages))
         self.stderr.write(f"{added} models added, {updated} updated from the {model_lists.get_source_name(endpoint)}")
-
-
-def _format_listed(change: model_lists.ModelListChange) -> str:
-    price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
-    price = "price not stated"
-    if price_in is not None and price_out is not None:
-        price = f"${price_in.normalize():f} in, ${price_out.normalize():f} out"
-    return f"{change.listed.model:<48} {price:<30} {change.summary} {change.listed.note}".rstrip()
 
 
 def _build_listed_row(change: model_lists.ModelListChange) -> dict[str, Any]:
