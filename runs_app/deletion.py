@@ -11,7 +11,6 @@ from django.db import connection, transaction
 from django.db.models import PROTECT, ManyToOneRel, Sum
 
 from evalsite.lib.history import Actor, TransitionError, record_changes
-from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued
 from runs_app.models import Attempt, DeletedRun, Experiment, Run, Trial
@@ -102,16 +101,6 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
             _delete_trials(locked)
             locked.delete()
         start_next_queued([run.experiment_id])
-
-
-def describe_run_deletion(run: Run) -> str:
-    """Return the confirmation text: what the deletion of this run removes, and what it keeps."""
-    trials = "1 trial" if run.n_trials == 1 else f"{format_count(run.n_trials)} trials"
-    attempts = "1 attempt" if run.n_attempts == 1 else f"{format_count(run.n_attempts)} attempts"
-    return (
-        f"This permanently deletes its {trials} with {attempts}, answers and grades. Its cost of "
-        f"{format_money(run.spent_usd)} stays spent in the budget. The next launch of this wave plans it again."
-    )
 
 
 def _delete_trials(run: Run) -> None:

@@ -187,10 +187,6 @@ def _choose_name(model: str, endpoint: Endpoint, taken: Collection[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def get_source_name(endpoint: Endpoint) -> str:
-    return f"model list of {endpoint.base_url or endpoint.get_provider_display()}"[:200]
-
-
 @transaction.atomic
 def apply_changes(
     endpoint: Endpoint, changes: Iterable[ModelListChange], *, by: Actor, reason: str = ""
@@ -204,7 +200,7 @@ def apply_changes(
     for change in changes:
         values = dict(change.fields)
         if any(kind in values for kind in KINDS):
-            values |= {"price_source": get_source_name(endpoint), "price_date": timezone.now().date()}
+            values |= {"price_source": endpoint.price_source, "price_date": timezone.now().date()}
         if change.model is None:
             model = LanguageModel(name=change.name, endpoint=endpoint, model=change.listed.model, **values)
         elif values:

@@ -11,13 +11,12 @@ from django.http import HttpRequest
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from grading_app.forms.judges import GraderForm
 from grading_app.judging import panels
-from grading_app.judging.archive_rules import archive_grader, check_grader_archivable
 from grading_app.models import GradeCondition, Grader, Panel
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:
     for row in rows:
-        archive_grader(row, by=by, reason=reason)
+        row.archive(by=by, reason=reason)
 
 
 class UntilUsedAdmin(RowActionAdmin):
@@ -55,7 +54,7 @@ class GraderAdmin(UntilUsedAdmin):
             "The judge cannot grade new answers. Existing gradings stay.",
             "grading_app.change_grader",
             _archive,
-            check=check_grader_archivable,
+            check=Grader.check_archivable,
         ),
     )
     content = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")

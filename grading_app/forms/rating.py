@@ -16,8 +16,8 @@ from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.judging.usable_rows import select_usable
 from grading_app.models import RatingQueue, Rubric
+from grading_app.models.rating import MAX_INVITATIONS
 from grading_app.rating.questions import RaterQuestion, build_questions
-from grading_app.rating.queues import MAX_INVITATIONS
 from runs_app.condition_labels import load_labels
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging.usable_rows import is_usable
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
@@ -19,17 +18,12 @@ from runs_app.planning.conditions import get_condition_hash
 JUDGE_KIND = GradeCondition.Kind.JUDGE
 
 
-def build_grade_condition_id(grader: Grader) -> str:
-    """Return the id `grader_rubric--hash12`."""
-    return build_condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", grader.content)
-
-
 def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | None:
     """Return the grade condition with the grader's identity, or None if the experiment has none yet.
 
     A grader with another name but the same content has the same condition.
     """
-    suffix = f"--{get_condition_hash(build_grade_condition_id(grader))}"
+    suffix = f"--{get_condition_hash(grader.grade_condition_id)}"
     rows = experiment.grade_conditions.filter(kind=JUDGE_KIND, grade_condition_id__endswith=suffix)
     return rows.select_related("judge_condition").first()
 
@@ -39,7 +33,7 @@ def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCond
     existing = find_condition(experiment, grader)
     if existing is not None:
         return existing
-    key = build_grade_condition_id(grader)
+    key = grader.grade_condition_id
     judge_condition = Condition.objects.create(
         experiment=experiment,
         stage=Condition.Stage.JUDGE,

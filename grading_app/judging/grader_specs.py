@@ -9,7 +9,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from grading_app.judging import grader_lookup
-from grading_app.judging.grade_conditions import build_grade_condition_id
 from grading_app.judging.judge_draw import reuse_saved_grader
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.experiment_files.model_draw import DrawSpec
@@ -134,8 +133,7 @@ def list_judges(experiment: Experiment) -> dict[str, Grader]:
     graders = Grader.objects.filter(pk__in=added_conditions.values("grader")).order_by("pk")
     added_graders = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
     return {
-        build_grade_condition_id(grader): grader
-        for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
+        grader.grade_condition_id: grader for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
     }
 
 

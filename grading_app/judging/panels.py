@@ -105,9 +105,7 @@ def _find_identical_graders(graders: Sequence[Grader]) -> list[str]:
     """Return the names of the first graders with the same identity, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
-        by_identity.setdefault(get_condition_hash(grade_conditions_module.build_grade_condition_id(grader)), []).append(
-            str(grader)
-        )
+        by_identity.setdefault(get_condition_hash(grader.grade_condition_id), []).append(str(grader))
     return next((names for names in by_identity.values() if len(names) > 1), [])
 
 

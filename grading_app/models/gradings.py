@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Self
 
@@ -131,6 +132,19 @@ class GradeCondition(models.Model):
         """Return the rubric of its verdicts. All members of a panel have the same scale, so the first one is enough."""
         graders = list(self.panel.graders.all()) if self.panel else []
         return self.rubric or (graders[0].rubric if graders else None)
+
+    def list_panel_members(self) -> list[int]:
+        """Return the grade conditions of a panel's members; an empty list for other conditions."""
+        members: list[int] = self.parameters["members"] if self.kind == GradeCondition.Kind.PANEL else []
+        return members
+
+    def list_pooled_conditions(self, among: Sequence[GradeCondition]) -> list[GradeCondition]:
+        """Return the conditions whose choices are pooled: all people of a queue, or a judge alone."""
+        if self.kind != GradeCondition.Kind.PERSON:
+            return [self]
+        queue = self.parameters["queue"]
+        people = (person for person in among if person.kind == GradeCondition.Kind.PERSON)
+        return [person for person in people if person.parameters["queue"] == queue]
 
 
 class GradingQuerySet(models.QuerySet["Grading"]):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import dataclass
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
+from django.utils import timezone
 
-from evalsite.lib.history import StatusChange
+from evalsite.lib.history import Actor, StatusChange, record_changes
+from evalsite.lib.permissions import RATER, get_roles
 from evalsite.lib.range_constraints import SIGNED, constrain_numbers
-from grading_app.models.rating import Rating, RatingQueue
+from evalsite.lib.text.hashing import hash_token
+from grading_app.models.gradings import Grading, Preference
+from grading_app.models.rating import INVITATION_LIFETIME, QueueError, Rating, RatingQueue
+from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Dimension
 
 
@@ -93,6 +99,75 @@ class RaterAssignment(models.Model):
     def find_last_rating(self) -> Rating | None:
         """Return the given rating that is last in the rater's order."""
         return self.ratings.given().order_by("-position").first()
+
+    def lock_queue(self) -> None:
+        """Lock the queue. Raise QueueError if the rater is already excluded."""
+        RatingQueue.objects.select_for_update().get(pk=self.queue_id)
+        self.refresh_from_db()
+        if self.excluded_at:
+            raise QueueError(f"{self} is already excluded")
+
+    @transaction.atomic
+    def release(self, *, by: Actor, reason: str) -> None:
+        """End a rater's session early. Their ratings count, and other raters can rate the rest."""
+        self.lock_queue()
+        if not self.started_at:
+            raise QueueError(f"{self} has not started")
+        if not self.ratings.exists():
+            raise QueueError(f"{self} has nothing to rate")
+        freed, _ = self.ratings.filter(value=None).delete()
+        RaterAssignment.objects.filter(pk=self.pk, finished_at=None).update(finished_at=timezone.now())
+        record_changes([(self.queue, "", f"{self}, {freed} freed")], by=by, reason=reason, aspect="released")
+
+    @transaction.atomic
+    def exclude(self, *, by: Actor, reason: str) -> None:
+        """Exclude a rater permanently: none of their ratings count, and other raters may replace them. The rows stay.
+
+        A rater who has not started can no longer start.
+        """
+        if not reason.strip():
+            raise QueueError("enter a reason for the exclusion")
+        self.lock_queue()
+        self.ratings.filter(value=None).delete()
+        RaterAssignment.objects.filter(pk=self.pk).update(excluded_at=timezone.now())
+        record_changes([(self.queue, "", str(self))], by=by, reason=reason, aspect="excluded")
+        n_deleted, experiment = self.delete_gradings(), self.queue.experiment
+        if n_deleted and experiment is not None:
+            summary = f"{n_deleted} verdicts of {self} in {self.queue} no longer count"
+            record_changes([(experiment, "", summary)], by=by, reason=reason, aspect="gradings")
+
+    def refuse_other_accounts(self) -> None:
+        """Raise QueueError unless a link created this account and nothing was added to it since.
+
+        A link signs in without a password, so it must never open any other account.
+        """
+        user = self.user
+        has_link_account = self.by_link and not user.has_usable_password() and get_roles(user) == {RATER}
+        if not has_link_account or user.is_staff or user.is_superuser or self.excluded_at:
+            raise QueueError(f"{self} signs in with their own account")
+
+    @transaction.atomic
+    def invite_again(self, *, by: Any) -> str:
+        """Return a new link for a rater who joined by link and lost access. This rater's unused links expire."""
+        self.refuse_other_accounts()
+        token = secrets.token_urlsafe(32)
+        self.invitations.filter(used_at=None).update(expires_at=timezone.now())
+        self.invitations.create(
+            queue=self.queue,
+            token_hash=hash_token(token),
+            created_by=by,
+            expires_at=timezone.now() + INVITATION_LIFETIME,
+        )
+        record_changes([(self.queue, "", str(self))], by=by, reason="", aspect="invited again")
+        return token
+
+    def delete_gradings(self) -> int:
+        """Delete all gradings and preferences from this person's ratings. Return their number. The ratings stay."""
+        by_rater = {"condition__assignment": self}
+        with allow_superseding():
+            n_gradings, _ = Grading.objects.filter(**by_rater).delete()
+            n_preferences, _ = Preference.objects.filter(**by_rater).delete()
+        return n_gradings + n_preferences
 
 
 @constrain_numbers()

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import secrets
+from datetime import timedelta
 from typing import Any, Self
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import models, transaction
+from django.db.models import Max
 from django.db.models.functions import Greatest, Least
 from django.urls import reverse
+from django.utils import timezone
 
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import StatusChange, TransitionQuerySet
+from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member, is_operator
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
+from evalsite.lib.text.hashing import hash_token
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
 RESERVED_NAMES = frozenset({"queues", "join", "new"})
 """Names that no queue may have, because they are part of a page's address."""
+
+
+INVITATION_LIFETIME = timedelta(days=14)
+MAX_INVITATIONS = 200
+MAX_SEED = 2**31 - 1
+
+
+class QueueError(ValueError):
+    """A request that this queue or this rater does not allow; the message gives the reason."""
 
 
 def validate_queue_name(name: str) -> None:
@@ -207,6 +221,47 @@ class RatingQueue(models.Model):
         """Return the keys of the items, or of the drawn answers or pairs, whose ratings count."""
         rated = self.answers.filter(kind=Rating.Kind.ITEM) if self.rates_answers else self.select_rated_items()
         return list(rated.values_list("pk", flat=True))
+
+    def close(self, *, by: Actor, reason: str) -> None:
+        """Close the queue to ratings until it is opened again. Ratings stay."""
+        Status = RatingQueue.Status
+        RatingQueue.objects.transition_one(self, sources=[Status.OPEN], target=Status.CLOSED, by=by, reason=reason)
+
+    @transaction.atomic
+    def delete_draft(self, *, by: Actor, reason: str) -> None:
+        locked = RatingQueue.objects.select_for_update().get(pk=self.pk)
+        if locked.status != RatingQueue.Status.DRAFT:
+            raise QueueError(f"{self} was opened and cannot be deleted; its ratings stay")
+        record_changes([(self, "draft", "deleted")], by=by, reason=reason or self.name)
+        locked.delete()
+
+    @transaction.atomic
+    def assign(self, user: Any, *, by: Actor, by_link: bool = False, alias: str = "") -> Any:
+        """Add a rater to this queue. Raise QueueError if the user is a rater already, or if the queue is closed."""
+        locked = RatingQueue.objects.select_for_update().get(pk=self.pk)
+        if locked.status == RatingQueue.Status.CLOSED:
+            raise QueueError(f"{self} is closed")
+        if self.assignments.filter(user=user).exists():
+            raise QueueError(f"{user.get_username()} is already a rater of {self}")
+        number = (self.assignments.aggregate(last=Max("number"))["last"] or 0) + 1
+        seed = secrets.randbelow(MAX_SEED)
+        assignment = self.assignments.create(user=user, number=number, seed=seed, by_link=by_link, alias=alias)
+        record_changes([(self, "", str(assignment))], by=by, reason="", aspect="rater")
+        return assignment
+
+    @transaction.atomic
+    def invite(self, count: int, *, by: Any) -> list[str]:
+        """Create invitations and return their tokens. Only hashes are stored, so the tokens cannot be shown again."""
+        if not 1 <= count <= MAX_INVITATIONS:
+            raise QueueError(f"create between 1 and {MAX_INVITATIONS} links at a time")
+        tokens = [secrets.token_urlsafe(32) for _ in range(count)]
+        expires_at = timezone.now() + INVITATION_LIFETIME
+        kind: Any = self.invitations.model
+        kind.objects.bulk_create(
+            kind(queue=self, token_hash=hash_token(token), created_by=by, expires_at=expires_at) for token in tokens
+        )
+        record_changes([(self, "", f"{count} links")], by=by, reason="", aspect="invited")
+        return tokens
 
 
 class RatedAnswer(models.Model):

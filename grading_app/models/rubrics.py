@@ -7,18 +7,20 @@ from typing import Any, Self, cast
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
-from django.db import models
+from django.db import models, transaction
+from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import StatusChange, TransitionQuerySet
+from evalsite.lib.history import Actor, StatusChange, TransitionError, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from evalsite.lib.text.names import write_as_words
 from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
-from runs_app.models import LanguageModel, Sampler, TextSet
-from runs_app.models.designs import Versioned, build_approval_constraint
+from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
+from runs_app.models.designs import Versioned, build_approval_constraint, check_archivable
 
 
 @constrain_numbers()
@@ -211,6 +213,28 @@ class Grader(models.Model):
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.for_row(self).select_related("by")
+
+    def check_archivable(self, by: Actor) -> None:
+        """Raise TransitionError if the grader is archived, or if `by` may not archive it."""
+        if self.archived_at is not None:
+            raise TransitionError(f"grader {self} is already archived")
+        check_archivable(self, by, named_by=Experiment.objects.filter(graders__contains=[self.name]))
+
+    def archive(self, *, by: Actor, reason: str) -> None:
+        """Archive the grader, so that it gives no new gradings. Existing gradings stay.
+
+        Raise TransitionError if it is already archived, or if `by` may not archive it.
+        """
+        with transaction.atomic():
+            self.check_archivable(by)
+            if not Grader.objects.filter(pk=self.pk, archived_at=None).update(archived_at=timezone.now()):
+                raise TransitionError(f"grader {self} is already archived")
+            record_changes([(self, "in use", "archived")], by=by, reason=reason)
+
+    @property
+    def grade_condition_id(self) -> str:
+        """Return the id `grader_rubric--hash12`."""
+        return build_condition_id(f"{slugify_name(self.name)}_{slugify_name(self.rubric.name)}", self.content)
 
 
 class PanelQuerySet(TransitionQuerySet):

@@ -13,7 +13,7 @@ from grading_app.judging.grade_conditions import find_same_family, list_solvers
 from grading_app.models import GradeCondition
 from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
-from grading_app.raters.verdict_stats import SCORES, VerdictScores, list_panel_members
+from grading_app.raters.verdict_stats import SCORES, VerdictScores
 from grading_app.results.cached_aggregates import Cached
 from runs_app.models import Experiment, Run
 from runs_app.models.totals import Totals
@@ -80,7 +80,7 @@ class GraderRow:
     @property
     def quorum(self) -> str:
         """For a panel: how many members must have judged an answer for it to get a score."""
-        members = len(list_panel_members(self.condition))
+        members = len(self.condition.list_panel_members())
         minimum = self.condition.parameters.get("quorum")
         return (
             f"at least {minimum} of {members} members must have given a score"
@@ -145,7 +145,7 @@ def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondi
         if condition.judge_condition is not None
     }
     for condition in conditions:
-        if members := list_panel_members(condition):
+        if members := condition.list_panel_members():
             names = [name for member in members for name in related_models.get(member, ())]
             related_models[condition.pk] = tuple(sorted(set(names)))
     return related_models

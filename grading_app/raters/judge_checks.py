@@ -13,7 +13,6 @@ from evalsite.lib.sql import fetch_rows
 from grading_app.judging.grade_conditions import find_same_family, list_solvers
 from grading_app.models import GradeCondition
 from grading_app.raters.verdict_aggregates import GradeConditions, make_verdict_aggregate
-from grading_app.raters.verdict_stats import list_panel_members
 from grading_app.results import statistic_format
 from grading_app.results.scores import Measure, list_grader_measures
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean, sum_clusters
@@ -138,7 +137,7 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
     checks = {}
     for judge in judges:
         # The model of the judge, or the models of the panel's members. An imported judge has none.
-        members = [by_key[pk] for pk in list_panel_members(judge) if pk in by_key] or [judge]
+        members = [by_key[pk] for pk in judge.list_panel_members() if pk in by_key] or [judge]
         models = [member.judge_condition.model for member in members if member.judge_condition is not None]
         bounds = judge.score_range
         own = {solver.pk: solver.name for model in models for solver in find_same_family(solvers, model)}

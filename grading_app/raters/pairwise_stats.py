@@ -175,29 +175,18 @@ def compute_standing(conditions: Sequence[GradeCondition], labels: dict[int, str
     return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
 
 
-def list_pooled_conditions(condition: GradeCondition, among: GradeConditions) -> list[GradeCondition]:
-    """Return the conditions whose choices are pooled: all people of a queue, or a judge alone."""
-    if condition.kind != GradeCondition.Kind.PERSON:
-        return [condition]
-    queue = condition.parameters["queue"]
-    people = (person for person in among if person.kind == GradeCondition.Kind.PERSON)
-    return [person for person in people if person.parameters["queue"] == queue]
-
-
 def _compute_standings(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
     experiment = conditions[0].experiment
     conditions_with_answers = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
     labels = make_condition_labels(list(conditions_with_answers))
-    return {
-        condition.pk: compute_standing(list_pooled_conditions(condition, among), labels) for condition in conditions
-    }
+    return {condition.pk: compute_standing(condition.list_pooled_conditions(among), labels) for condition in conditions}
 
 
 PAIRS = make_verdict_aggregate(
     "pairs",
     PairwiseStanding,
     _compute_standings,
-    lambda condition, among: [one.pk for one in list_pooled_conditions(condition, among)],
+    lambda condition, among: [one.pk for one in condition.list_pooled_conditions(among)],
 )
 
 

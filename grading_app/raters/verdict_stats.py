@@ -93,12 +93,6 @@ class VerdictScores:
         )
 
 
-def list_panel_members(condition: GradeCondition) -> list[int]:
-    """Return the grade conditions of a panel's members; an empty list for other conditions."""
-    members: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
-    return members
-
-
 def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = ()) -> dict[int, VerdictScores]:
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
@@ -117,7 +111,7 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
 
 
 def _list_source_conditions(condition: GradeCondition, _among: GradeConditions) -> list[int]:
-    return [condition.pk, *list_panel_members(condition)]
+    return [condition.pk, *condition.list_panel_members()]
 
 
 SCORES = make_verdict_aggregate("scores", VerdictScores, read_scores, _list_source_conditions)
@@ -125,7 +119,7 @@ SCORES = make_verdict_aggregate("scores", VerdictScores, read_scores, _list_sour
 
 def _may_leave_out(condition: GradeCondition, scores: Mapping[int, VerdictScores]) -> bool:
     """Return True if the panel may lack an answer that a member graded, because their numbers of gradings differ."""
-    members = list_panel_members(condition)
+    members = condition.list_panel_members()
     graded = {scores[pk].graded if pk in scores else None for pk in members}
     return bool(members) and graded != {scores[condition.pk].graded}
 

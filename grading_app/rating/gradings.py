@@ -43,15 +43,6 @@ def write_grading(rating: Rating) -> None:
             )
 
 
-def delete_gradings(assignment: RaterAssignment) -> int:
-    """Delete all gradings and preferences from this person's ratings. Return their number. The ratings stay."""
-    by_rater = {"condition__assignment": assignment}
-    with allow_superseding():
-        n_gradings, _ = Grading.objects.filter(**by_rater).delete()
-        n_preferences, _ = Preference.objects.filter(**by_rater).delete()
-    return n_gradings + n_preferences
-
-
 def _build_verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
     """Return the verdict, or None until every question of the rubric has a rating."""
     unit_ratings = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)

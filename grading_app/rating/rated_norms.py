@@ -12,8 +12,8 @@ from datasets_app.models import Dataset, Norm
 from evalsite.lib.history import Actor, StatusChange, record_changes
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import Rating, RatingQueue
+from grading_app.models.rating import QueueError
 from grading_app.rating.queue_results import ItemMeans, list_item_means
-from grading_app.rating.queues import QueueError
 
 ASPECT = "norms"
 HASH_CHARS = 12  # Same length as in condition ids.

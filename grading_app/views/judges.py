@@ -21,7 +21,6 @@ from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.judges import GraderForm
 from grading_app.forms.rubrics import RubricForm, RubricPreviewForm
-from grading_app.judging.archive_rules import archive_grader, check_grader_archivable
 from grading_app.models import Grader, Rubric
 from grading_app.views.library import get_next_page, read_reason
 from grading_app.views.library_previews import build_rubric_preview, describe_version, list_gradings
@@ -66,7 +65,7 @@ def judge_page(request: HttpRequest, name: str) -> HttpResponse:
 
 def _may_archive(judge: Grader, user: Any) -> bool:
     try:
-        check_grader_archivable(judge, user)
+        judge.check_archivable(user)
     except TransitionError:
         return False
     return bool(user.has_perm("grading_app.change_grader"))
@@ -84,7 +83,7 @@ def judge_archive(request: HttpRequest, name: str) -> HttpResponse:
         messages.error(request, "Enter a reason. It is stored in the history.")
         return redirect("judge_page", name)
     try:
-        archive_grader(judge, by=cast(User, request.user), reason=reason)
+        judge.archive(by=cast(User, request.user), reason=reason)
     except TransitionError as problem:
         messages.error(request, str(problem))
     else:

@@ -22,6 +22,7 @@ from evalsite.lib.web.list_page import ListPage, paginate_table
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.models import RaterAssignment, RatingQueue
+from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
 from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
@@ -144,12 +145,12 @@ def _open(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
 
 
 def _close(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    queues.close_queue(queue, by=by, reason=reason)
+    queue.close(by=by, reason=reason)
     return f"{queue} is closed.", queue
 
 
 def _delete(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    queues.delete_draft(queue, by=by, reason=reason)
+    queue.delete_draft(by=by, reason=reason)
     return f"{queue} is deleted.", "rating_queue_list"
 
 
@@ -200,7 +201,7 @@ def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
         raise Http404
     try:
         message, target = ACTIONS[verb](queue, request.user, _read_reason(request))
-    except (queues.QueueError, TransitionError, CurationError) as error:
+    except (QueueError, TransitionError, CurationError) as error:
         messages.error(request, str(error))
         return redirect(queue)
     messages.success(request, message)
@@ -216,7 +217,7 @@ def queue_invite(request: HttpRequest, name: str) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, f"Number of links: {form.errors['count'][0]}")
         return redirect(queue)
-    return _render_links(request, queue, queues.invite(queue, form.cleaned_data["count"], by=request.user))
+    return _render_links(request, queue, queue.invite(form.cleaned_data["count"], by=request.user))
 
 
 @require_POST
@@ -228,8 +229,8 @@ def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
         messages.error(request, "Choose a rater who is not in this queue yet.")
         return redirect(queue)
     try:
-        assignment = queues.assign(queue, form.cleaned_data["user"], by=request.user)
-    except queues.QueueError as error:
+        assignment = queue.assign(form.cleaned_data["user"], by=request.user)
+    except QueueError as error:
         messages.error(request, str(error))
     else:
         messages.success(request, f"{form.cleaned_data['user']} is {assignment}.")
@@ -246,11 +247,11 @@ def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpRe
     try:
         reason = _read_reason(request)
         if verb == "link":
-            return _render_links(request, queue, [queues.invite_again(assignment, by=request.user)])
-        {"release": queues.release, "exclude": queues.exclude}[verb](assignment, by=request.user, reason=reason)
+            return _render_links(request, queue, [assignment.invite_again(by=request.user)])
+        {"release": assignment.release, "exclude": assignment.exclude}[verb](by=request.user, reason=reason)
     except KeyError:
         raise Http404 from None
-    except queues.QueueError as error:
+    except QueueError as error:
         messages.error(request, str(error))
     return redirect(queue)
 
@@ -259,13 +260,13 @@ def _read_reason(request: HttpRequest) -> str:
     """Return the entered reason. Raise QueueError if it is not valid, so that nothing happens without its reason."""
     form = ReasonForm(request.POST)
     if not form.is_valid():
-        raise queues.QueueError(get_first_error(form))
+        raise QueueError(get_first_error(form))
     return str(form.cleaned_data["reason"])
 
 
 def _render_links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:
     links = [request.build_absolute_uri(reverse("rating_join", args=[token])) for token in tokens]
-    days = queues.INVITATION_LIFETIME.days
+    days = INVITATION_LIFETIME.days
     return render(request, "grading_app/rating/invited.html", {"queue": queue, "links": links, "days": days})
 
 

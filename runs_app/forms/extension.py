@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from runs_app.forms.experiments import RowsField, select_usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.extension import Extension, ExtensionPreview, get_first_wave_label
+from runs_app.planning.extension import Extension, ExtensionPreview
 
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 
@@ -84,7 +84,7 @@ class ExtensionForm(forms.Form):
     @property
     def wave_label(self) -> str:
         if "wave" not in self.fields:
-            return get_first_wave_label(self.experiment)
+            return self.experiment.get_first_wave_label()
         return self.labels[self.cleaned_data["wave"]]
 
     def check_confirmation(self, preview: ExtensionPreview) -> bool:

@@ -17,13 +17,7 @@ from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, read_file
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
-from runs_app.planning.extension import (
-    Extension,
-    get_first_wave_label,
-    list_different_settings,
-    preview_extension,
-    read_extension,
-)
+from runs_app.planning.extension import Extension, list_different_settings, preview_extension, read_extension
 from runs_app.planning.plan import PlanReport
 from runs_app.planning.work import PlanError
 
@@ -74,7 +68,7 @@ class ExtendVerb(VerbCommand):
     def _extend(
         self, experiment: Experiment, extension: Extension, by: Actor, reason: str, options: Any
     ) -> PlanReport | None:
-        wave = get_first_wave_label(experiment) if options["wave"] is None else options["wave"]
+        wave = experiment.get_first_wave_label() if options["wave"] is None else options["wave"]
         preview = preview_extension(experiment, extension, wave_label=wave)
         self.write(f"added to {experiment}: {extension}")
         if preview.problems:

@@ -224,6 +224,10 @@ class Endpoint(PricedResource):
                 {"batch_api": f"{self.get_provider_display()} does not support {self.get_batch_api_display()}."}
             )
 
+    @property
+    def price_source(self) -> str:
+        return f"model list of {self.base_url or self.get_provider_display()}"[:200]
+
 
 @constrain_numbers()
 class EndpointTick(models.Model):

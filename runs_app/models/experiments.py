@@ -353,3 +353,8 @@ class Experiment(EngineOwnedColumns):
                 raise TransitionError(f"{run} of {self} is {run.status}; pause or cancel it first")
         if self.preflights.filter(status="running").exists():
             raise TransitionError(f"a preflight of {self} is being made; try again when it has ended")
+
+    def get_first_wave_label(self) -> str:
+        """Return the label of the first wave. An extension continues this wave by default."""
+        first = self.waves.order_by("number").first()
+        return first.label if first else ""

@@ -13,6 +13,7 @@ from django.urls import reverse
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, build_range_constraints
 from runs_app.models.conditions import Condition, Wave
@@ -254,6 +255,15 @@ class Run(EngineOwnedColumns):
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.for_row(self).select_related("by")
+
+    def describe_deletion(self) -> str:
+        """Return the confirmation text: what the deletion of this run removes, and what it keeps."""
+        trials = "1 trial" if self.n_trials == 1 else f"{format_count(self.n_trials)} trials"
+        attempts = "1 attempt" if self.n_attempts == 1 else f"{format_count(self.n_attempts)} attempts"
+        return (
+            f"This permanently deletes its {trials} with {attempts}, answers and grades. Its cost of "
+            f"{format_money(self.spent_usd)} stays spent in the budget. The next launch of this wave plans it again."
+        )
 
 
 @constrain_numbers()

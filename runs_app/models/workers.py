@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import Literal
+
 from django.db import models
 
 from evalsite.lib.range_constraints import constrain_numbers
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=60)
 
 
 @constrain_numbers()
@@ -28,3 +33,9 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+    def find_state(self, now: datetime) -> Literal["alive", "silent", "stopped"]:
+        """Return the state of a worker. A worker without a heartbeat for a minute is silent."""
+        if self.stopped_at is not None:
+            return "stopped"
+        return "alive" if self.seen_at >= now - HEARTBEAT_TIMEOUT else "silent"

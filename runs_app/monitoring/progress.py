@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Literal
 
 from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Now
@@ -17,11 +16,11 @@ from django.utils import timezone
 from runs_app.models import LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
 from runs_app.models.totals import Totals
 from runs_app.models.trials import REFUSED_CLASS, UNUSABLE_KINDS
+from runs_app.models.workers import HEARTBEAT_TIMEOUT
 from runs_app.monitoring.sparklines import TICK
 
 RATE_WINDOW = timedelta(seconds=60)
 CURVE_WINDOW = timedelta(hours=1)
-HEARTBEAT_TIMEOUT = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -173,10 +172,3 @@ def sum_spent(runs: Iterable[Run]) -> Decimal:
 def find_live_workers() -> QuerySet[Worker]:
     """Return the workers with a recent heartbeat. Heartbeats use the database's clock, and so does this query."""
     return Worker.objects.filter(stopped_at__isnull=True, seen_at__gte=Now() - HEARTBEAT_TIMEOUT)
-
-
-def find_worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "stopped"]:
-    """Return the state of a worker. A worker without a heartbeat for a minute is silent."""
-    if worker.stopped_at is not None:
-        return "stopped"
-    return "alive" if worker.seen_at >= now - HEARTBEAT_TIMEOUT else "silent"

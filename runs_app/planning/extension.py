@@ -219,9 +219,3 @@ def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason:
         record_changes([change], by=by, reason=reason, aspect="samples")
         experiment.samples = extension.samples
         Experiment.objects.filter(pk=experiment.pk).update(samples=extension.samples)
-
-
-def get_first_wave_label(experiment: Experiment) -> str:
-    """Return the label of the first wave. An extension continues this wave by default."""
-    first = experiment.waves.order_by("number").first()
-    return first.label if first else ""

@@ -12,7 +12,6 @@ from evalsite.lib.ops.versions import get_version
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Worker
-from runs_app.monitoring.progress import find_worker_state
 from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
 
 
@@ -42,7 +41,7 @@ class WorkerTable(tables.Table):
         return str(value)
 
     def render_state(self, record: Any) -> SafeString:
-        status, label = self.BADGES[find_worker_state(record, record.now)]
+        status, label = self.BADGES[record.find_state(record.now)]
         return tags.status_badge(status, label=label)
 
     def render_version(self, value: str) -> SafeString:

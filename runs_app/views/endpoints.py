@@ -129,7 +129,7 @@ def endpoint_models(request: HttpRequest, pk: int) -> HttpResponse:
             messages.error(request, f"The list of {endpoint} was not read: {failure.message}")
         except ValidationError as error:
             messages.error(request, "; ".join(error.messages))
-    context = {"endpoint": endpoint, "changes": changes, "source": model_lists.get_source_name(endpoint)}
+    context = {"endpoint": endpoint, "changes": changes, "source": endpoint.price_source}
     return render(request, "runs_app/endpoint_models.html", context)
 
 

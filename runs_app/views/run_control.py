@@ -82,7 +82,7 @@ def build_deletion_action(run: Run) -> list[Action]:
     """Return the action that deletes this run, or an empty list while the run is live."""
     if run.is_live:
         return []
-    text = deletion.describe_run_deletion(run)
+    text = run.describe_deletion()
     return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
 
 

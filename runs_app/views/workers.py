@@ -11,7 +11,6 @@ from evalsite.lib.ops.versions import get_version
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
-from runs_app.monitoring.progress import find_worker_state
 from runs_app.tables.batches import BatchTable
 from runs_app.tables.workers import WorkerTable
 
@@ -23,7 +22,7 @@ MAX_ROWS = 100  # Of the most recently seen workers, because drains of the task 
 def worker_list(request: HttpRequest) -> HttpResponse:
     """Show the workers. A poll gets the live part only. Liveness uses the database's clock, as heartbeats do."""
     workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:MAX_ROWS])
-    states = [find_worker_state(worker, worker.now) for worker in workers]
+    states = [worker.find_state(worker.now) for worker in workers]
     version = get_version()
     alive = [worker for worker, state in zip(workers, states, strict=True) if state == "alive"]
     # The open batches of visible experiments, or None without any. A batch needs no worker while its provider

@@ -61,7 +61,7 @@ def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=Tru
 
 def make_rater(queue, name=None, *, started=False):
     user = factories.make_user(name or f"person-{next(SERIAL)}", permissions.RATER)
-    assignment = queues.assign(queue, user, by=queue.owner)
+    assignment = queue.assign(user, by=queue.owner)
     if started:
         assert session.start_session(assignment)
     return assignment

@@ -12,7 +12,6 @@ from grading_app.models import Panel
 from grading_app.models.scales import Scale
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters.adjudication import adjudicate
-from grading_app.rating import queues
 from grading_app.scoring.grading import grade
 from runs_app import run_control
 from runs_app.annotations import annotate
@@ -165,7 +164,7 @@ def _rate_study(experiment):
         rate_all(make_rater(queue, started=True), value=lambda due, value=value: 1 + (due.position + value) % 5)
     excluded = make_rater(queue, started=True)
     rate_all(excluded)
-    queues.exclude(excluded, by=experiment.owner, reason="answered at random")
+    excluded.exclude(by=experiment.owner, reason="answered at random")
     answers = Answer.objects.filter(experiment=experiment, status="done").order_by("trial")
     trial = Trial.objects.get(pk=answers.first().pk)
     for score in (2, 3):

@@ -150,7 +150,7 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         row = get_experiment(name).runs.with_design().filter(pk=run).first()
         if row is None:
             refuse_input(f"run: {name} has no run {run}; see `status {name} --json`")
-        self.confirm(f"Delete {row} ({row.condition.label})? {deletion.describe_run_deletion(row)}", yes)
+        self.confirm(f"Delete {row} ({row.condition.label})? {row.describe_deletion()}", yes)
         deletion.delete_run(row, by=resolve_actor(user), reason=reason)
         self.write(f"run {run} of {name} is deleted")
 

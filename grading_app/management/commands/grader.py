@@ -9,7 +9,6 @@ from django.db import transaction
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
-from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import build_graders, write_grader_spec
 from grading_app.judging.panel_specs import PanelSpec, build_panel, write_panel_spec
 from grading_app.models import Grader, Panel
@@ -74,7 +73,7 @@ class Command(VerbCommand):
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         grader = _find_grader(reference)
-        archive_grader(grader, by=resolve_actor(user), reason=reason)
+        grader.archive(by=resolve_actor(user), reason=reason)
         self.write(f"{grader} is archived. Its gradings stay.")
 
     def do_list_panels(self, json: bool, **options: Any) -> None:

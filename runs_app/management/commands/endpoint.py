@@ -113,7 +113,7 @@ class Command(VerbCommand):
             added, updated = model_lists.apply_changes(endpoint, chosen, by=resolve_actor(user), reason=reason)
         except ValidationError as error:
             refuse_input("; ".join(error.messages))
-        self.stderr.write(f"{added} models added, {updated} updated from the {model_lists.get_source_name(endpoint)}")
+        self.stderr.write(f"{added} models added, {updated} updated from the {endpoint.price_source}")
 
 
 def _build_listed_row(change: model_lists.ModelListChange) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from grading_app.models import GradeCondition, Preference
 from grading_app.raters import unit_counts
 from grading_app.raters.grader_rows import list_grader_rows, list_standings
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from tests.factories.gradings import make_answered_experiment
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, sign_in
 from tests.page_text import page_text
@@ -152,7 +152,7 @@ def test_a_pair_of_another_experiment_is_not_found(queue, client):
 def test_undone_choices_and_choices_of_excluded_raters_do_not_count(queue):
     session.undo(queue.assignments.get(number=1))
     assert len(list_choices(queue)["rater 1"]) == ITEMS - 1
-    queues.exclude(queue.assignments.get(number=2), by=queue.owner, reason="did not read")
+    queue.assignments.get(number=2).exclude(by=queue.owner, reason="did not read")
     assert "rater 2" not in list_choices(queue)
 
 

@@ -8,7 +8,7 @@ from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters import unit_counts
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
 from tests.shared_rows import shared_rows
@@ -106,7 +106,7 @@ def test_a_verdict_that_changed_changes_the_page(queue, client):
 
 
 def test_an_excluded_rater_is_not_offered(queue):
-    queues.exclude(queue.assignments.get(number=1), by=queue.owner, reason="did not read")
+    queue.assignments.get(number=1).exclude(by=queue.owner, reason="did not read")
     assert {label for label, _ in list_values(queue)} >= {"rater 2"}
     assert "rater 1" not in {label for label, _ in list_values(queue)}
 

@@ -12,7 +12,7 @@ from grading_app.models import Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters import unit_counts
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
@@ -251,7 +251,7 @@ def test_undone_and_excluded_ratings_by_people_disappear_immediately(client):
     assert count_answers() == [12, 12]
     session.undo(second)
     assert count_answers() == [12, 11]
-    queues.exclude(second, by=queue.owner, reason="never looked")
+    second.exclude(by=queue.owner, reason="never looked")
     assert count_answers() == [12]
 
 

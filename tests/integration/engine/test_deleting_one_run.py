@@ -119,6 +119,6 @@ def test_the_command_deletes_only_runs_of_the_named_experiment(run, capsys):
 def test_the_page_lists_the_rows_before_a_deletion(run):
     drain(build_provider(cost_usd=PAID))
     run.refresh_from_db()
-    description = deletion.describe_run_deletion(run)
+    description = run.describe_deletion()
     assert "This permanently deletes its 6 trials with 6 attempts, answers and grades." in description
     assert "Its cost of $0.06 stays spent" in description

@@ -4,7 +4,6 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging import grade_conditions
 from grading_app.judging.cost_forecast import forecast_judging
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.models import Grading
@@ -100,7 +99,7 @@ def test_manifests_record_the_prices_of_initial_and_added_judges(transactional_d
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     launch(experiment, by="test")
     (judge_a,) = experiment.manifests.order_by("-pk").first().content["judges"]
-    assert judge_a["id"] == grade_conditions.build_grade_condition_id(grader)
+    assert judge_a["id"] == grader.grade_condition_id
     assert (judge_a["grader"], judge_a["rubric"]["name"], judge_a["texts"]) == ("judge-a", "standard@1", None)
     assert judge_a["rubric"]["hash"] == grader.rubric.content_hash
     assert (judge_a["model"]["name"], judge_a["model"]["endpoint"]) == ("judge", "lab")

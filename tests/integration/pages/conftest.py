@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from datasets_app.models import Asset
 from evalsite.lib import permissions
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from runs_app.models import Run, Tick, Worker
 from tests import factories
 from tests.factories.queues import make_image, make_queue
@@ -79,7 +79,7 @@ def _make_queue(people, dimension):
     image = make_image(1)
     dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
     queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
-    session.start_session(queues.assign(queue, people["rater"], by=people["owner"]))
+    session.start_session(queue.assign(people["rater"], by=people["owner"]))
     return queue
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib.web.long_text import MAX_SHOWN
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_queue
 
@@ -108,7 +108,7 @@ def test_the_disagreement_page_truncates_a_long_answer(long_item, as_):
 def test_a_rater_reads_the_first_part_and_gets_the_rest_as_a_file(people, as_):
     dataset = factories.make_dataset("read", [{"key": "secret-key", "input": LONG}])
     queue = make_queue("reading", owner=people["owner"], dataset=dataset, raters_wanted=1)
-    assignment = queues.assign(queue, people["rater"], by=people["owner"])
+    assignment = queue.assign(people["rater"], by=people["owner"])
     session.start_session(assignment)
     page = as_("rater").get(reverse("rating_item", args=["reading"])).content.decode()
     address = reverse("rating_text", args=["reading", 1, "question"])

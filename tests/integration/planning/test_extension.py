@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from runs_app import run_control
 from runs_app.experiment_files.specs import ExtensionSpec
 from runs_app.models import Condition, Experiment, Prompt, Run, Trial
-from runs_app.planning.extension import Extension, get_first_wave_label, preview_extension, read_extension
+from runs_app.planning.extension import Extension, preview_extension, read_extension
 from runs_app.planning.work import PlanError
 from tests.factories.drafts import (
     RATING,
@@ -85,7 +85,7 @@ def test_an_extension_adds_trials_to_the_named_wave():
     experiment = make_draft_experiment()
     for label in ("march", "april"):
         run_control.launch(experiment, by="test", wave=label)
-    assert get_first_wave_label(experiment) == "march"
+    assert experiment.get_first_wave_label() == "march"
     run_control.extend(experiment, Extension(language_models=[make_rehearsal_model("other")]), by="test", wave="april")
     assert Run.objects.filter(wave__label="april").count() == 2
     assert Run.objects.filter(wave__label="march").count() == 1

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from grading_app.models import Rating
-from grading_app.rating import queues
 from grading_app.rating.queue_results import list_rater_progress
 from grading_app.rating.rater_agreement import find_fast_raters, find_low_agreement
 from grading_app.statistics.estimates import AgreementEstimate
@@ -66,7 +65,7 @@ def test_few_common_items_say_too_few():
 def test_an_excluded_rater_has_no_agreement_and_no_part_in_that_of_the_others():
     queue = make_study()
     before = [line.agreement.estimate for line in list_rater_progress(queue)]
-    queues.exclude(queue.assignments.get(number=4), by=queue.owner, reason="careless")
+    queue.assignments.get(number=4).exclude(by=queue.owner, reason="careless")
     lines = list_rater_progress(queue)
     assert lines[3].agreement is None
     assert all(line.agreement.estimate > old for line, old in zip(lines[:3], before, strict=False))

@@ -20,6 +20,7 @@ from grading_app.forms.rubrics import RubricPreviewForm
 from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.judging.rubric_preview import RubricPreview
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
+from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_keys, draw_single_answers
@@ -118,7 +119,7 @@ def test_a_queue_without_an_answer_to_rate_is_refused():
     for run in factories.make_runs(study):
         factories.plan_trials(run)
     queue = make_answer_queue(experiment=study, opened=False)
-    with pytest.raises(queues.QueueError, match="no answer is left to rate"):
+    with pytest.raises(QueueError, match="no answer is left to rate"):
         queues.open_queue(queue, by=queue.owner, reason="")
     queue.refresh_from_db()
     assert queue.status == "draft"
@@ -136,7 +137,7 @@ def test_drawn_answers_cannot_change():
         refused = pytest.raises(IntegrityError, match="keeps the answers")
         with refused, transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement)
-    queues.close_queue(queue, by=queue.owner, reason="")
+    queue.close(by=queue.owner, reason="")
     before = set(queue.answers.values_list("trial", flat=True))
     queues.open_queue(queue, by=queue.owner, reason="again")
     assert set(queue.answers.values_list("trial", flat=True)) == before
@@ -279,7 +280,7 @@ def test_the_experiments_exports_include_ratings():
     first, second = (make_rater(queue, started=True) for _ in range(2))
     rate_all(first, 2)
     session.rate(second, position=1, value=5, seconds=1)
-    queues.exclude(second, by=queue.owner, reason="x")
+    second.exclude(by=queue.owner, reason="x")
     lines = b"".join(export_chunks(queue.experiment, "ratings", "jsonl")).decode().splitlines()
     rows = [json.loads(line) for line in lines]
     assert Counter((row["rater"], row["kind"], row["rating"], row["excluded"]) for row in rows) == {
@@ -296,7 +297,7 @@ def test_the_experiments_exports_include_ratings():
 def test_answer_queues_cannot_produce_norms():
     queue = make_answer_queue()
     rate_all(make_rater(queue, started=True))
-    with pytest.raises(queues.QueueError, match="norms describe items"):
+    with pytest.raises(QueueError, match="norms describe items"):
         make_norms(queue, by=queue.owner, reason="")
 
 

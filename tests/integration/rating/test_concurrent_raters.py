@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.db.models import Count
 
 from grading_app.models import Rating, RatingQueue
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from tests.factories.queues import make_queue, make_rater
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,7 +56,7 @@ def test_a_rating_during_a_release_waits_without_an_error():
         RatingQueue.objects.select_for_update().get(pk=queue.pk)
         rating = pool.submit(run_concurrently, lambda _: session.rate(rater, position=1, value=4, seconds=1), [0])
         wait_for_a_blocked_session()
-        queues.release(type(rater).objects.get(pk=rater.pk), by=queue.owner, reason="went home")
+        type(rater).objects.get(pk=rater.pk).release(by=queue.owner, reason="went home")
     assert rating.result(timeout=60) == [False]
     assert not rater.ratings.exists()
 

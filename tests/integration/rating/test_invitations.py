@@ -15,6 +15,7 @@ from evalsite.lib import permissions
 from evalsite.lib.permissions import get_roles
 from evalsite.lib.text.hashing import hash_token
 from grading_app.models import RaterInvitation
+from grading_app.models.rating import QueueError
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 
 def create_token(queue):
-    (token,) = queues.invite(queue, 1, by=queue.owner)
+    (token,) = queue.invite(1, by=queue.owner)
     return token
 
 
@@ -65,7 +66,7 @@ def test_an_invited_rater_chooses_an_alias():
 def test_a_returning_rater_keeps_the_alias():
     queue = make_queue()
     Client().post(f"/ratings/join/{create_token(queue)}/", {"alias": "North wind"})
-    new_link = queues.invite_again(queue.assignments.get(), by=queue.owner)
+    new_link = queue.assignments.get().invite_again(by=queue.owner)
     assert 'name="alias"' not in Client().get(f"/ratings/join/{new_link}/").content.decode()
     Client().post(f"/ratings/join/{new_link}/", {"alias": "Another"})
     assert queue.assignments.get().alias == "North wind"
@@ -128,7 +129,7 @@ def test_an_expired_link_is_refused():
 def test_a_link_to_a_closed_queue_is_refused():
     queue = make_queue()
     token = create_token(queue)
-    queues.close_queue(queue, by=queue.owner, reason="enough")
+    queue.close(by=queue.owner, reason="enough")
     assert join(token)[1].status_code == 404
 
 
@@ -146,7 +147,7 @@ def test_a_new_link_resumes_the_same_session():
     rater = queue.assignments.get()
     session_module.start_session(rater)
     session_module.rate(rater, position=1, value=3, seconds=1)
-    token = queues.invite_again(rater, by=queue.owner)
+    token = rater.invite_again(by=queue.owner)
     client, _ = join(token)
     assert "1 of 6" in client.get("/ratings/study/").content.decode()
     assert queue.assignments.count() == 1
@@ -155,8 +156,8 @@ def test_a_new_link_resumes_the_same_session():
 def test_accounts_with_a_password_never_get_a_link():
     queue = make_queue()
     rater = make_rater(queue)
-    with pytest.raises(queues.QueueError, match="their own account"):
-        queues.invite_again(rater, by=queue.owner)
+    with pytest.raises(QueueError, match="their own account"):
+        rater.invite_again(by=queue.owner)
 
 
 @pytest.mark.parametrize("change", ["role", "password", "superuser"])
@@ -164,7 +165,7 @@ def test_a_link_is_invalid_after_its_account_gains_permissions(change):
     queue = make_queue()
     join(create_token(queue))
     rater = queue.assignments.get()
-    token = queues.invite_again(rater, by=queue.owner)
+    token = rater.invite_again(by=queue.owner)
     user = get_user_model().objects.get(pk=rater.user_id)
     if change == "role":
         user.groups.add(Group.objects.get(name=permissions.OPERATOR))

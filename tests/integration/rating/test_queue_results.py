@@ -8,7 +8,8 @@ import pytest
 
 from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
-from grading_app.rating import queue_results, queues, rated_norms, session
+from grading_app.models.rating import QueueError
+from grading_app.rating import queue_results, rated_norms, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
@@ -74,14 +75,14 @@ def test_more_raters_are_requested_until_their_shares_cover_all_items():
     """Use six items with two raters each and four items for each rater, which needs three raters."""
     queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
     assert queue_results.count_missing_raters(queue, 6) == 3
-    queues.invite(queue, 1, by=queue.owner)
+    queue.invite(1, by=queue.owner)
     first = make_rater(queue, started=True)
     assert queue_results.count_missing_raters(queue, 6) == 1
     make_rater(queue)
     assert queue_results.count_missing_raters(queue, 6) == 0
     assert "has enough ratings" not in read_page(queue)
     session.rate(first, position=1, value=4, seconds=1.0)
-    queues.release(first, by=queue.owner, reason="had to go")
+    first.release(by=queue.owner, reason="had to go")
     assert queue_results.count_missing_raters(queue, 6) == 1
 
 
@@ -89,7 +90,7 @@ def test_the_owner_sees_when_no_ratings_are_missing():
     queue = make_queue(raters_wanted=1)
     rate_all(make_rater(queue, started=True))
     assert "has enough ratings" in read_page(queue)
-    queues.close_queue(queue, by=queue.owner, reason="enough")
+    queue.close(by=queue.owner, reason="enough")
     assert "has enough ratings" not in read_page(queue)
 
 
@@ -109,7 +110,7 @@ def test_passed_checks_and_progress_are_reported_for_each_rater():
 def test_excluded_raters_count_only_in_the_export():
     queue = make_rated_queue()
     last = queue.assignments.last()
-    queues.exclude(last, by=queue.owner, reason="failed the check")
+    last.exclude(by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     assert {keys[line.item]: line.mean for line in queue_results.list_item_means(queue)}["thing-1"] == 1.5
     assert queue_results.count_complete(queue) == (0, 4)
@@ -142,7 +143,7 @@ def test_the_export_is_defused_for_spreadsheets():
 
 def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     queue = make_rated_queue()
-    queues.close_queue(queue, by=queue.owner, reason="")
+    queue.close(by=queue.owner, reason="")
     draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
     assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
@@ -161,7 +162,7 @@ def test_new_norms_replace_only_norms_of_the_same_dimension():
     dataset = factories.make_dataset("normed", [{"key": "a", "input": "x", "norms": {"valence": 2.0, "arousal": 3.0}}])
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True), value=6)
-    queues.close_queue(queue, by=queue.owner, reason="")
+    queue.close(by=queue.owner, reason="")
     draft = rated_norms.make_norms(queue, by=queue.owner, reason="")
     means = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
     assert means == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
@@ -169,8 +170,8 @@ def test_new_norms_replace_only_norms_of_the_same_dimension():
 
 def test_norms_cannot_be_created_without_ratings():
     queue = make_queue()
-    queues.close_queue(queue, by=queue.owner, reason="")
-    with pytest.raises(queues.QueueError, match="no counted ratings yet"):
+    queue.close(by=queue.owner, reason="")
+    with pytest.raises(QueueError, match="no counted ratings yet"):
         rated_norms.make_norms(queue, by=queue.owner, reason="")
 
 

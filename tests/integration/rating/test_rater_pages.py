@@ -5,7 +5,7 @@ import re
 import pytest
 
 from evalsite.lib import permissions
-from grading_app.rating import queues, session
+from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 
@@ -37,7 +37,7 @@ def test_a_rater_with_one_queue_is_redirected_to_it():
 def test_a_rater_with_two_queues_chooses():
     first = make_rater(make_queue())
     second = make_queue("other", dimensions=[factories.make_dimension("arousal")], title="How lively?")
-    queues.assign(second, first.user, by=second.owner)
+    second.assign(first.user, by=second.owner)
     html = sign_in(first.user).get("/ratings/").content.decode()
     assert 'href="/ratings/study/"' in html
     assert 'href="/ratings/other/"' in html
@@ -89,7 +89,7 @@ def test_a_tap_after_a_release_shows_that_it_was_not_saved():
     rater = make_rater(make_queue(), started=True)
     client = sign_in(rater.user)
     html = rate(client, 2).content.decode()
-    queues.release(rater, by=rater.queue.owner, reason="enough")
+    rater.release(by=rater.queue.owner, reason="enough")
     late = client.post("/ratings/study/rate/", {"shown": find_shown(html), "rating": "2"}, follow=True).content.decode()
     assert "was not saved because it is no longer needed" in late
     assert [rating.value for rating in rater.ratings.all()] == [2]
@@ -156,7 +156,7 @@ def test_users_without_an_assignment_get_404():
 def test_an_excluded_rater_gets_404():
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    queues.exclude(rater, by=queue.owner, reason="did not look")
+    rater.exclude(by=queue.owner, reason="did not look")
     client = sign_in(rater.user)
     assert client.get("/ratings/study/").status_code == 404
     assert client.post("/ratings/study/rate/").status_code == 404
@@ -165,7 +165,7 @@ def test_an_excluded_rater_gets_404():
 def test_a_closed_queue_returns_404():
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    queues.close_queue(queue, by=queue.owner, reason="enough")
+    queue.close(by=queue.owner, reason="enough")
     assert sign_in(rater.user).get("/ratings/study/").status_code == 404
     assert sign_in(rater.user).get("/ratings/study/image/1/").status_code == 404
 
@@ -175,7 +175,7 @@ def test_a_rater_of_a_closed_queue_learns_that_all_ratings_are_saved(verb):
     queue = make_queue()
     rater = make_rater(queue, started=True)
     session.rate(rater, position=1, value=3, seconds=2)
-    queues.close_queue(queue, by=queue.owner, reason="enough")
+    queue.close(by=queue.owner, reason="enough")
     client = sign_in(rater.user)
     answer = client.post(f"/ratings/study/{verb}/") if verb else client.get("/ratings/study/")
     assert answer.status_code == 404

@@ -4,6 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from grading_app.models import Rating, RatingQueue
+from grading_app.models.rating import QueueError
 from grading_app.rating import queues, session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
@@ -133,7 +134,7 @@ def test_the_unrated_items_of_a_released_rater_are_reassigned():
     queue = make_queue(items=4, raters_wanted=1)
     first = make_rater(queue, started=True)
     session.rate(first, position=1, value=3, seconds=2)
-    queues.release(first, by=queue.owner, reason="went home")
+    first.release(by=queue.owner, reason="went home")
     second = make_rater(queue, started=True)
     rate_all(second)
     assert second.ratings.count() == 3
@@ -144,7 +145,7 @@ def test_an_excluded_rater_is_replaced_but_their_ratings_stay():
     queue = make_queue(items=4, raters_wanted=1)
     first = make_rater(queue, started=True)
     rate_all(first)
-    queues.exclude(first, by=queue.owner, reason="always 4")
+    first.exclude(by=queue.owner, reason="always 4")
     assert make_rater(queue, started=True).ratings.count() == 4
     assert first.ratings.given().count() == 4
     assert queue.history.get(aspect="excluded").reason == "always 4"
@@ -165,8 +166,8 @@ def test_a_rater_excluded_before_the_start_cannot_start():
 def test_excluding_needs_a_reason():
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    with pytest.raises(queues.QueueError, match="enter a reason"):
-        queues.exclude(rater, by=queue.owner, reason=" ")
+    with pytest.raises(QueueError, match="enter a reason"):
+        rater.exclude(by=queue.owner, reason=" ")
 
 
 # --- database constraints --------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def test_excluding_needs_a_reason():
 def test_a_closed_queue_refuses_ratings():
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    queues.close_queue(queue, by=queue.owner, reason="enough")
+    queue.close(by=queue.owner, reason="enough")
     with pytest.raises(session.RatingError, match="not open"):
         session.rate(rater, position=1, value=3, seconds=2)
 
@@ -223,12 +224,12 @@ def test_opening_approves_the_dimensions_and_is_recorded_in_the_history():
 
 
 def test_a_queue_with_nothing_to_rate_does_not_open():
-    with pytest.raises(queues.QueueError, match="no item"):
+    with pytest.raises(QueueError, match="no item"):
         make_queue(items=2, practice_items=2)
 
 
 def test_a_queue_over_an_archived_dataset_cannot_open():
     queue = make_queue(opened=False)
     queue.dataset.archive(by=queue.owner, reason="superseded")
-    with pytest.raises(queues.QueueError, match="approved datasets"):
+    with pytest.raises(QueueError, match="approved datasets"):
         queues.open_queue(queue, by=queue.owner, reason="")

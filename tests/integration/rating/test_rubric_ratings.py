@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
+from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.raters.pairwise_stats import compute_standing
 from grading_app.rating import queue_results, queues, session
@@ -137,7 +138,7 @@ def test_excluding_a_rater_deletes_their_gradings_but_keeps_their_ratings():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
     rate_all(rater, 1)
-    queues.exclude(rater, by=queue.owner, reason="did not read")
+    rater.exclude(by=queue.owner, reason="did not read")
     assert not Grading.objects.exists()
     assert Rating.objects.given().count() == 16
     assert queue.experiment.history.filter(aspect="gradings").exists()
@@ -205,7 +206,7 @@ def test_pairs_join_every_two_different_conditions_of_an_item():
 def test_pairs_without_a_second_condition_are_refused_with_the_reason():
     study = make_answered_experiment("alone", models=["small"])
     queue = make_rubric_queue("pairwise", experiment=study, opened=False)
-    with pytest.raises(queues.QueueError, match="no item outside practice has answers of two conditions"):
+    with pytest.raises(QueueError, match="no item outside practice has answers of two conditions"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
@@ -226,7 +227,7 @@ def test_the_database_refuses_to_open_a_queue_with_a_draft_rubric():
     queue = make_rubric_queue(rubric=make_strict_rubric(status="draft"), opened=False)
     with pytest.raises(IntegrityError, match="approve it first"), transaction.atomic():
         type(queue).objects.filter(pk=queue.pk).update(status="open")
-    with pytest.raises(queues.QueueError, match="a curator must approve it"):
+    with pytest.raises(QueueError, match="a curator must approve it"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
@@ -243,12 +244,12 @@ def test_the_database_refuses_values_outside_the_rubrics_scale(kind, value):
 def test_a_queue_needs_either_dimensions_or_a_rubric():
     queue = make_rubric_queue(opened=False)
     queue.dimensions.set([factories.make_dimension("goodness")])
-    with pytest.raises(queues.QueueError, match="remove one of them"):
+    with pytest.raises(QueueError, match="remove one of them"):
         queues.open_queue(queue, by=queue.owner, reason="")
     queue.dimensions.clear()
     queue.rubric = None
     queue.save()
-    with pytest.raises(queues.QueueError, match="choose dimensions, or a rubric"):
+    with pytest.raises(QueueError, match="choose dimensions, or a rubric"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 

@@ -7,7 +7,6 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.rating import queues
 from grading_app.results.waves import compare_scores
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -195,7 +194,7 @@ def test_rubric_ratings_by_people_are_compared_by_queue_and_other_ratings_are_na
     for more in (0, 1, -1):
         rater = make_rater(queue, started=True)
         rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
-    queues.exclude(rater, by=queue.owner, reason="did not read")
+    rater.exclude(by=queue.owner, reason="did not read")
     (line,) = compare_waves(created)
     assert line.measure.label == "Strict score (people of reading, mean of 2 raters per answer)"
     assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.unpaired) == (4.5, 2.5, -2.0, 6, 0)

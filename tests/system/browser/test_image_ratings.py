@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from datasets_app.models import Asset
 from grading_app.models import Rating
-from grading_app.rating import queue_results, queues, session
+from grading_app.rating import queue_results, session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all
 from tests.system.browser.page_checks import IDS, LAPTOP, PHONE, VIEWS, press_and_wait, wait_for_images
@@ -82,7 +82,7 @@ def test_twenty_images_are_rated_and_corrected_by_keyboard(visitor, queue):
 
 def test_a_rater_continues_after_closing_the_browser(visitor, queue):
     """Somebody by a link, who has no password: after closing the browser only cookies with a date are left."""
-    (token,) = queues.invite(queue, 1, by=queue.owner)
+    (token,) = queue.invite(1, by=queue.owner)
     page = visitor(None, PHONE, **TOUCH)
     page.goto(f"/ratings/join/{token}/")
     page.get_by_role("button", name="Take part").tap()
@@ -151,7 +151,7 @@ def test_the_scale_fits_the_phone_window_without_scrolling(visitor, queue):
 
 
 def test_an_invited_person_rates_by_link(visitor, queue):
-    (token,) = queues.invite(queue, 1, by=queue.owner)
+    (token,) = queue.invite(1, by=queue.owner)
     page = visitor(None, PHONE, **TOUCH)
     page.goto(f"/ratings/join/{token}/")
     page.get_by_role("button", name="Take part").tap()
