@@ -11,7 +11,7 @@ from django import forms
 from django.forms.boundfield import BoundField
 from django.utils.text import capfirst, slugify
 
-from datasets_app.importing import FIELDS, hub_dataset
+from datasets_app.importing import FIELDS
 from datasets_app.importing.column_map import SHEET
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
@@ -64,10 +64,6 @@ class UploadField(forms.FileField):
 
 
 HUB_FIELDS = ("repository", "configuration", "split", "revision", "data_file")
-HUB_MISSING = (
-    "This site cannot download datasets: the package huggingface_hub is not installed. "
-    "Ask an operator to run `pip install huggingface-hub`, or upload the file."
-)
 PART_FIELDS = {"items": "file", "images": "images", "norms": "norms"}
 
 
@@ -159,11 +155,6 @@ class HubForm(DescriptionForm):
         required=False, max_length=500, help_text="The path of a file in the dataset, if its splits are not found"
     )
     field_order = (*HUB_FIELDS, "slug", "title", "source", "licence")
-
-    def clean(self) -> dict[str, Any] | None:
-        if not hub_dataset.is_available():
-            raise forms.ValidationError(HUB_MISSING)
-        return super().clean()
 
     def read_request(self) -> dict[str, str]:
         """Return the arguments of the download."""

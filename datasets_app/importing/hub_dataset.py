@@ -1,4 +1,4 @@
-"""A split of a dataset on the Hugging Face hub, downloaded at one commit. huggingface_hub is an optional package.
+"""A split of a dataset on the Hugging Face hub, downloaded at one commit.
 
 The revision is resolved to a commit first, and every file is downloaded at that commit. So the same commit gives the
 same rows for ever, whatever happens to its branch.
@@ -6,7 +6,6 @@ same rows for ever, whatever happens to its branch.
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 import os
 import re
@@ -29,7 +28,6 @@ SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 SHARDS = "items"
 TIMEOUT_S = 30.0
 MAX_SHARDS = 100
-MISSING = "this needs the package huggingface_hub, which is not installed: run `pip install huggingface-hub`"
 ELSEWHERE = "or download the file elsewhere and import it"
 REPORT_S = 1.0
 WatchBytes = Callable[[int, int], None]  # Called with the bytes that have arrived, and with all bytes.
@@ -66,11 +64,6 @@ class HubSplit:
         }
 
 
-def is_available() -> bool:
-    """Return whether the optional package is installed."""
-    return importlib.util.find_spec("huggingface_hub") is not None
-
-
 def download_split(
     repository: str,
     *,
@@ -88,16 +81,12 @@ def download_split(
     uses_token: False downloads public datasets only, because HF_TOKEN may open what its owner alone should read.
     watch: called about once a second, in a thread.
     """
-    try:
-        from huggingface_hub import constants
-    except ImportError:
-        raise FileError(MISSING) from None
+    from huggingface_hub import HfApi, constants
+
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
     token = _read_token(endpoint) if uses_token else ""
     errors = _ErrorContext(repository, revision, endpoint, uses_token)
     with _translate_errors(errors):
-        from huggingface_hub import HfApi
-
         api = HfApi(endpoint=endpoint, token=token or False)
         info = api.dataset_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
     commit = str(info.sha or "")

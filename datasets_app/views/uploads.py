@@ -13,8 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
-from datasets_app.forms import HUB_MISSING, HubForm, MappingForm, NormsForm, UploadForm
-from datasets_app.importing import hub_dataset
+from datasets_app.forms import HubForm, MappingForm, NormsForm, UploadForm
 from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.item_reader import IMAGE_ONLY_COLUMNS
 from datasets_app.importing.limited_reader import TableColumns
@@ -69,7 +68,7 @@ def dataset_hub(request: HttpRequest) -> HttpResponse:
         )
         upload.request_job("download", hub_request)
         return redirect("dataset_import", upload.token)
-    context = {"form": form, "previous": previous, "missing": "" if hub_dataset.is_available() else HUB_MISSING}
+    context = {"form": form, "previous": previous}
     return render(request, "datasets_app/dataset_hub.html", context)
 
 

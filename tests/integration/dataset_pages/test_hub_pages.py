@@ -1,6 +1,5 @@
 """Import of a Hugging Face split on the pages: the rows and commit equal those of the command."""
 
-import sys
 from html import unescape
 
 import pytest
@@ -13,7 +12,6 @@ from tests.factories.hub import FIRST, SECOND, serve_site_hub
 from tests.integration.dataset_pages.test_uploading import build_choices
 from tests.page_text import page_text
 
-pytest.importorskip("huggingface_hub", reason="the optional package huggingface_hub is not installed")
 pytestmark = pytest.mark.django_db
 CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
 HUB = "/datasets/new/hub/"
@@ -128,14 +126,6 @@ def test_no_entry_leads_out_of_the_dataset_on_the_hub(member, hub, entry):
     assert "cannot be downloaded" in page_text(member.get(send(member, **entry).url))
     assert all(path.startswith("/api/datasets/lab/sums/revision/") for _, path, _ in hub.requests)
     assert not any("/../" in path for _, path, _ in hub.requests)
-
-
-def test_without_the_package_the_page_says_what_to_do_and_keeps_the_entries(member, hub, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "the package huggingface_hub is not installed" in page_text(member.get(HUB))
-    page = send(member)
-    assert "Ask an operator to run `pip install huggingface-hub`, or upload the file." in page_text(page)
-    assert page.context["form"]["repository"].value() == "lab/sums"
 
 
 def test_the_page_shows_the_progress_of_a_download(member, hub, people, monkeypatch):

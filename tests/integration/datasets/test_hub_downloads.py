@@ -1,7 +1,6 @@
 """Datasets of the Hugging Face hub as drafts, from a loopback server with the hub's endpoints."""
 
 import io
-import sys
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,7 +11,6 @@ from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
 from tests.factories.hub import FIRST, SECOND, serve_hub
 
-pytest.importorskip("huggingface_hub", reason="the optional package huggingface_hub is not installed")
 pytestmark = pytest.mark.django_db
 CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
 
@@ -179,8 +177,3 @@ def test_a_file_that_is_too_large_is_refused_before_its_download(hub):
     with pytest.raises(FileError, match="at most 0 MiB are read"):
         download_split("lab/sums", split="test", limits=Limits(file_bytes=10))
     assert not any("/resolve/" in path for _, path, _ in hub.requests)
-
-
-def test_a_missing_package_says_how_to_install_it(hub, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install huggingface-hub" in download_refused("--split", "test")

@@ -1,6 +1,5 @@
 """A dataset of the Hugging Face hub, from its name on a form to a draft, on a laptop and a phone."""
 
-import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
@@ -10,7 +9,6 @@ from tests import factories
 from tests.factories.hub import SECOND, serve_site_hub
 from tests.integration.dataset_pages.conftest import run_task_now
 
-pytest.importorskip("huggingface_hub", reason="the optional package huggingface_hub is not installed")
 CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
 
 
