@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from datasets_app.generators.base import Generator
+from datasets_app.generators.generator import Generator
 from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.spaces import DifficultyPoint

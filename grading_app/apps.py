@@ -29,7 +29,7 @@ class GradingConfig(AppConfig):
         self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
     ) -> CostEstimate:
         """Estimate the cost of the design's judges for `answers` future answers of at most `longest` tokens."""
-        from grading_app.judging.cost_forecast import forecast_judging
+        from grading_app.judging.judging_costs import forecast_judging
 
         return forecast_judging(experiment, wave_label, answers, longest)
 

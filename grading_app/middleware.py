@@ -16,7 +16,7 @@ from django.shortcuts import render
 
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_names_for
-from evalsite.lib.web.problems import is_for_programs, make_problem
+from evalsite.lib.web.problem_responses import is_for_programs, make_problem
 from grading_app.models import BlindReading, ShareLink
 from runs_app.models import Experiment
 

@@ -19,9 +19,9 @@ from random import Random
 
 from pydantic import model_validator
 
-from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import INTEGER
 from datasets_app.generators.expressions import OPEN, assemble_tokens, draw_groups, evaluate_infix, measure_depth
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2}
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}

@@ -28,9 +28,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import field_validator
 
-from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import AnswerRule
 from datasets_app.generators.expressions import OPEN, assemble_tokens, draw_groups, evaluate_infix, measure_depth
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 
 Format = Literal["TRUE_FALSE", "T_F", "ON_OFF", "BINARY", "YES_NO"]
 WORDS: dict[str, tuple[str, str]] = {

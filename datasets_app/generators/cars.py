@@ -21,8 +21,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import INTEGER
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE
 
 COLOURS = (

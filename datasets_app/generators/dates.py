@@ -24,8 +24,8 @@ from datetime import date, timedelta
 from random import Random
 from typing import Any, Literal
 
-from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import AnswerRule
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE, format_ordinal
 
 Format = Literal["ISO", "US", "EU", "LONG"]

@@ -19,8 +19,8 @@ from functools import lru_cache
 from random import Random
 from typing import Literal
 
-from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import INTEGER
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import join_phrases, load_dictionary
 
 MIN_WORDS = 3  # Words with two of the letters.

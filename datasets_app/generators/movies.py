@@ -29,8 +29,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import LETTER, format_options, list_letters
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import DATA, join_phrases
 
 FILMS = DATA / "movies.csv"

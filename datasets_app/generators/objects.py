@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from random import Random
 
-from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import INTEGER
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import join_phrases, spell_number
 
 # For each category, the singular and plural of twelve things.

@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import datasets_app.generators as package
-from datasets_app.generators.base import Generator
+from datasets_app.generators.generator import Generator
 from evalsite.lib.hints import did_you_mean
 
 

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal, get_args
 
-from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import LETTER, format_options, list_letters
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 
 Kind = Literal[
     "any", "circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle"

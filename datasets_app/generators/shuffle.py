@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import field_validator
 
-from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import LETTER, format_options, list_letters
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE, join_phrases
 
 Anchors = Literal["NONE", "NUMERIC", "ASCII", "ROMAN", "ALPHA", "SKIP_2", "REVERSE", "HEX", "ELEMENTS"]

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from random import Random
 
-from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import AnswerRule
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import load_dictionary
 
 

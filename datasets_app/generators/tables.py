@@ -24,8 +24,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Literal
 
-from datasets_app.generators.answers import AnswerRule, normalize_integer, normalize_text
-from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
+from datasets_app.generators.answer_rules import AnswerRule, normalize_integer, normalize_text
+from datasets_app.generators.generator import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import load_dictionary
 
 COLUMNS = ("price", "stock", "weight", "height", "age", "score", "sales", "visits", "points", "orders")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from datasets_app.generators.base import Case
+from datasets_app.generators.generator import Case
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.seeds import SEED, make_point_rng
 from datasets_app.parametric.spaces import DifficultyPoint, Space

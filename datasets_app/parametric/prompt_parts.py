@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Container, Iterable
 from typing import Any
 
-from datasets_app.generators.base import Case, format_final_line
+from datasets_app.generators.generator import Case, format_final_line
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_examples, generate_point
 from datasets_app.parametric.spaces import DifficultyPoint

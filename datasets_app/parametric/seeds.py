@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from datasets_app.generators.base import COUNT
+from datasets_app.generators.generator import COUNT
 
 SEED = 42
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from datasets_app.generators.base import COUNT, ParamError
+from datasets_app.generators.generator import COUNT, ParamError
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.manifolds import DENSITIES, GridAxis
 from datasets_app.parametric.seeds import SEED

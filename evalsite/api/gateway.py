@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.api import reach
 from evalsite.lib.ops.web_connections import PageThreads
 from evalsite.lib.text.hashing import hash_content
-from evalsite.lib.web.problems import make_gateway_error
+from evalsite.lib.web.problem_responses import make_gateway_error
 from runs_app.engine.external_calls import (
     EndedCall,
     ExternalRequest,

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from evalsite.api.reach import get_token
 from evalsite.lib.permissions import operators_only
 from evalsite.lib.web.model_names import hides_model_names
-from evalsite.lib.web.problems import make_problem
+from evalsite.lib.web.problem_responses import make_problem
 from runs_app.llm.calls import LOST
 from runs_app.models.totals import STATUSES
 from runs_app.monitoring.health import measure_worker_health

@@ -13,7 +13,7 @@ from ninja.utils import check_csrf
 from evalsite.api.problems import NOT_FOUND
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import is_reader
-from evalsite.lib.web.problems import (
+from evalsite.lib.web.problem_responses import (
     PROBLEM_TYPE,
     is_for_programs,
     is_of_gateway,

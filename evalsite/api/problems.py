@@ -10,7 +10,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from evalsite.lib.history import TransitionError
-from evalsite.lib.web.problems import make_problem
+from evalsite.lib.web.problem_responses import make_problem
 from grading_app.publish.export.file_formats import ExportError
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.planning.work import PlanError

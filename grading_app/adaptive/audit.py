@@ -11,7 +11,7 @@ from grading_app.adaptive.decisions import CountedPoint, count_answers, find_rul
 from grading_app.models import GradeCondition
 from runs_app.models import Experiment, Point
 from runs_app.planning.points import read_adaptive_spec
-from runs_app.scorers.rules import RULES_VERSION
+from runs_app.scorers.scoring_rules import RULES_VERSION
 
 
 def recount_decided_points() -> list[tuple[Any, ...]]:

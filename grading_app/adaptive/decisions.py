@@ -16,7 +16,7 @@ from runs_app.engine.database_recovery import OUTAGES
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Run
 from runs_app.planning.points import GUESS, read_adaptive_spec, read_key
-from runs_app.scorers.rules import ScoringRule
+from runs_app.scorers.scoring_rules import ScoringRule
 from runs_app.stopping.rules import PointRatings, Tally
 
 logger = logging.getLogger("evalsite.drain")

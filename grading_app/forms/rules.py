@@ -8,7 +8,7 @@ from django import forms
 
 from evalsite.lib.web.choice_fields import get_choice_field
 from runs_app.forms.fields import RulesField
-from runs_app.scorers.rules import list_scorer_choices
+from runs_app.scorers.scoring_rules import list_scorer_choices
 
 
 class RuleForm(forms.Form):

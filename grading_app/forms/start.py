@@ -10,8 +10,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 from django.utils.text import slugify
 
-from datasets_app.forms import HUB_MISSING, REPOSITORY, TABLES, UploadField
-from datasets_app.importing import hub_dataset
+from datasets_app.forms import REPOSITORY, TABLES, UploadField
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from runs_app import first_study
 from runs_app.forms.definitions import TEMPLATE
@@ -19,7 +18,7 @@ from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.scorers.rules import list_scorer_choices
+from runs_app.scorers.scoring_rules import list_scorer_choices
 
 MAX_PASTED = 2_000_000
 
@@ -149,8 +148,6 @@ class DataForm(forms.Form):
         given = [cleaned.get("file"), cleaned.get("pasted", "").strip(), cleaned.get("repository")]
         if not self.errors and sum(map(bool, given)) != 1:
             self.add_error("file", "Choose a file, paste rows, or name a dataset of the hub, one of the three.")
-        elif cleaned.get("repository") and not hub_dataset.is_available():
-            self.add_error("repository", HUB_MISSING)
         return cleaned
 
     def read_file(self) -> UploadedFile[Any]:

@@ -27,8 +27,8 @@ from grading_app.models.verdict_history import allow_superseding
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
-from runs_app.scorers.rules import ScoringRule, read_rules
 from runs_app.scorers.scorers import Score, ScoredAnswer, ScoredItem
+from runs_app.scorers.scoring_rules import ScoringRule, read_rules
 
 MAX_RAW_LENGTH = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
 

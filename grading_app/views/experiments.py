@@ -33,7 +33,7 @@ from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import PreviewTurn, preview_draft
-from runs_app.scorers.rules import label_stored_scorer
+from runs_app.scorers.scoring_rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
 

@@ -11,7 +11,12 @@ from evalsite.lib.bound import Bound
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment
 from runs_app.models.bounded import InRange
-from runs_app.scorers.rules import format_stored_scorer, list_scorer_choices, list_scorers_with_parameter, read_rule
+from runs_app.scorers.scoring_rules import (
+    format_stored_scorer,
+    list_scorer_choices,
+    list_scorers_with_parameter,
+    read_rule,
+)
 
 
 def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:

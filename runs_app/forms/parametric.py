@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from datasets_app.forms import LARGEST_SEED, SlugField
-from datasets_app.generators.base import Generator
+from datasets_app.generators.generator import Generator
 from datasets_app.generators.registry import get_generator, load_generators
 from datasets_app.parametric.manifolds import DENSITIES, MAX_DEGREE
 from datasets_app.parametric.seeds import SEED

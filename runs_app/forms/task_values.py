@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from pydantic import ValidationError
 
-from datasets_app.generators.base import Generator, ParamInfo
+from datasets_app.generators.generator import Generator, ParamInfo
 from datasets_app.parametric.manifolds import DEGREE, MAX_VALUES, GridAxis, Window
 from runs_app.forms.task_text import DESIGN, WINDOW, dump_task, list_entries, list_samples
 

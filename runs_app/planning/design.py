@@ -21,7 +21,7 @@ from runs_app.planning import points, token_bounds
 from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
 from runs_app.planning.points import PointSize
 from runs_app.pricing import costs
-from runs_app.scorers.rules import get_scorer_name
+from runs_app.scorers.scoring_rules import get_scorer_name
 
 
 @dataclass

@@ -20,7 +20,7 @@ from runs_app.experiment_options import BUDGET, NAMES, OPTIONS, list_options
 from runs_app.grading_interface import grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
-from runs_app.scorers.rules import get_scorer_name, read_rule
+from runs_app.scorers.scoring_rules import get_scorer_name, read_rule
 
 SETTINGS = tuple(option.name for option in list_options())
 COPIED_FIELDS = (*NAMES, "scorers", "graders", "adaptive", "draws")

@@ -27,7 +27,7 @@ from runs_app.scorers.answer_extraction import (
     find_target_letter,
     normalize,
 )
-from runs_app.scorers.parameters import (
+from runs_app.scorers.scorer_parameters import (
     Parameter,
     declare_number,
     declare_pattern,

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.models import GradeCondition
-from runs_app.scorers.rules import list_scorer_choices
 from runs_app.scorers.scorers import (
     SCORERS,
     Score,
@@ -17,6 +16,7 @@ from runs_app.scorers.scorers import (
     read_scorer,
     register_scorer,
 )
+from runs_app.scorers.scoring_rules import list_scorer_choices
 from tests.factories.recordings import read_json_lines
 
 PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}}

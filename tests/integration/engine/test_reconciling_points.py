@@ -13,7 +13,7 @@ from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
-from runs_app.scorers import rules
+from runs_app.scorers import scoring_rules
 from tests.factories.engine import build_reply, drain
 from tests.factories.tampering import allow_deletions
 from tests.integration.engine.test_adaptive_rounds import (
@@ -95,7 +95,7 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
 
 
 def raise_the_version(monkeypatch):
-    version = rules.RULES_VERSION + 1
+    version = scoring_rules.RULES_VERSION + 1
     for module in (rules, audit):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 

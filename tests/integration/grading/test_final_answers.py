@@ -9,7 +9,7 @@ from grading_app.models import GradeCondition, Grading
 from grading_app.scoring import grading
 from grading_app.scoring.grading import grade, grade_trials
 from runs_app.models import Trial
-from runs_app.scorers.rules import read_rule
+from runs_app.scorers.scoring_rules import read_rule
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -73,7 +73,7 @@ def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(share >= parameters["threshold"], f"{share:.2f}")
 '''
 USE_SCORER = """
-from runs_app.scorers.rules import list_scorers_with_parameter, read_rule
+from runs_app.scorers.scoring_rules import list_scorers_with_parameter, read_rule
 from runs_app.scorers.scorers import Answer, ScoredItem, ScorerError
 rule = read_rule({"name": "similarity", "threshold": 0.5})
 assert rule.stored == {"name": "similarity", "threshold": "0.5"}, rule.stored

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.generators.answers import (
+from datasets_app.generators.answer_rules import (
     INTEGER,
     LETTER,
     extract_final_answer,

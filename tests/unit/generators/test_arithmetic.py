@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from datasets_app.generators.base import ParamError
+from datasets_app.generators.generator import ParamError
 from datasets_app.generators.registry import get_generator
 from tests.unit.generators.solving import check, generate_cases, over_points
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from datasets_app.generators.base import Case, ParamError
+from datasets_app.generators.generator import Case, ParamError
 from datasets_app.generators.registry import UnknownTask, get_generator, load_generators
 from tests.unit.generators.solving import generate_cases
 

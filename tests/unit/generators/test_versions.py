@@ -6,7 +6,7 @@ Earlier versions still give their cases.
 from itertools import islice
 from random import Random
 
-from datasets_app.generators.base import digest_cases
+from datasets_app.generators.generator import digest_cases
 from datasets_app.generators.registry import load_generators
 
 # (task, version) -> the start of the digest of its first 50 cases with default parameters and the seed 42. If a change

@@ -5,7 +5,7 @@ from the parameters, the question and the answer must be equal. `tests/unit/gene
 question.
 """
 
-from datasets_app.generators.base import Case
+from datasets_app.generators.generator import Case
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import GeneratedItem
 from datasets_app.parametric.spaces import resolve_space

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticUndefined
 
-from datasets_app.generators.answers import AnswerRule
+from datasets_app.generators.answer_rules import AnswerRule
 from evalsite.lib.hints import did_you_mean
 
 COUNT = "count"  # The number of cases to draw. It belongs to the point and never changes the cases.
