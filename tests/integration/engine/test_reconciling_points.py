@@ -96,7 +96,7 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
 
 def raise_the_version(monkeypatch):
     version = scoring_rules.RULES_VERSION + 1
-    for module in (rules, audit):
+    for module in (scoring_rules, audit):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 
