@@ -151,7 +151,11 @@ def get_aggregates_across(
     by_key = {key: query for key, (_, query) in zip(keys, queries_by_experiment, strict=True)}
     experiment_ids = {key: experiment_id for key, (experiment_id, _) in zip(keys, queries_by_experiment, strict=True)}
     fingerprints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
-    cached = _load_cached_values(fingerprints)
+    by_cache_key = {_make_cache_key(key, fingerprint): key for key, fingerprint in fingerprints.items()}
+    cached = {
+        by_cache_key[cache_key]: Cached(value, fingerprints[by_cache_key[cache_key]])
+        for cache_key, value in cache.get_many(by_cache_key).items()
+    }
     rows = _load_rows(aggregate, experiment_ids, [key for key in by_key if key not in cached])
     fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == fingerprints[key]}
     missing = [key for key in by_key if key not in cached and key not in fresh]
@@ -164,16 +168,11 @@ def get_aggregates_across(
         cached |= {key: Cached(value, fingerprints[key]) for key, value in computed.items()}
     elif missing:
         rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
-    stored = {key: _decode_row(aggregate, row, key in fresh) for key, row in rows.items()}
-    return [(stored | cached)[key] for key in keys]
-
-
-def _load_cached_values(fingerprints: Mapping[str, str]) -> dict[str, Cached[Any]]:
-    keys_by_cache_key = {_make_cache_key(key, fingerprint): key for key, fingerprint in fingerprints.items()}
-    return {
-        keys_by_cache_key[cache_key]: Cached(value, fingerprints[keys_by_cache_key[cache_key]])
-        for cache_key, value in cache.get_many(keys_by_cache_key).items()
-    }
+    for key, row in rows.items():
+        if key not in cached:
+            value = None if row.computed_at is None else _make_adapter(aggregate).validate_python(row.value)
+            cached[key] = Cached(value, row.fingerprint, key in fresh, row, aggregate.steps)
+    return [cached[key] for key in keys]
 
 
 def _make_cache_key(key: str, fingerprint: str) -> str:
@@ -188,11 +187,6 @@ def _load_rows(
     requested = {experiments[key] for key in keys}
     rows = CachedAggregate.objects.filter(experiment__in=requested, name=aggregate.name, key__in=keys)
     return {row.key: row for row in rows}
-
-
-def _decode_row(aggregate: Aggregate[Any, ValueT], row: CachedAggregate, is_fresh: bool) -> Cached[ValueT]:
-    value = None if row.computed_at is None else _make_adapter(aggregate).validate_python(row.value)
-    return Cached(value, row.fingerprint, is_fresh, row, aggregate.steps)
 
 
 def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
@@ -256,24 +250,20 @@ def _compute(row: CachedAggregate) -> None:
     try:
         query = aggregate.load(row.experiment, row.query)
         if query is not None:
-            _store(aggregate, row, query)
+            fingerprint, read_at = aggregate.fingerprint(query), timezone.now()
+            _update(row, step=aggregate.steps[0])
+            with transaction.atomic() if aggregate.write else nullcontext():
+                if aggregate.write:
+                    value = aggregate.write(row, query)
+                else:
+                    (value,) = aggregate.compute([query], lambda step: _update(row, step=step))
+                stored = _make_adapter(aggregate).dump_python(value, mode="json")
+                _update(row, value=stored, fingerprint=fingerprint, computed_at=read_at)
         problem = QUERY_INVALID if query is None else ""
     finally:
         _update(row, ended_at=timezone.now(), step="", problem=problem, duration_s=time.monotonic() - started)
     if aggregate.max_rows is not None:
         _delete_old_rows(aggregate, row.experiment)
-
-
-def _store(aggregate: Aggregate[QueryT, Any], row: CachedAggregate, query: QueryT) -> None:
-    fingerprint, read_at = aggregate.fingerprint(query), timezone.now()
-    _update(row, step=aggregate.steps[0])
-    with transaction.atomic() if aggregate.write else nullcontext():
-        if aggregate.write:
-            value = aggregate.write(row, query)
-        else:
-            (value,) = aggregate.compute([query], lambda step: _update(row, step=step))
-        stored = _make_adapter(aggregate).dump_python(value, mode="json")
-        _update(row, value=stored, fingerprint=fingerprint, computed_at=read_at)
 
 
 def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,14 @@ def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> 
     selected = scores.select_items(_filter_items(scope, scores, selection))
     if selection.sort == "dataset":
         return selected
-    order = _order_items(scope, selected, selection.sort)
+    if selection.sort == "disagreement":
+        order = item_order.sort_positions(item_order.disagreement(selected))
+    elif selection.sort == "repetitions":
+        order = item_order.sort_positions(item_order.repetition_spread(selected))
+    elif selection.sort == "norm":
+        order = item_order.sort_positions(item_order.norm_distance(selected, load_norm_means(scope, selected)))
+    else:
+        order = item_order.sort_positions(item_order.item_means(selected), descending=selection.sort == "easiest")
     columns = {name: getattr(selected, name)[order] for name in ("items", "n", "missing", "mean", "within")}
     return ItemScores(conditions=selected.conditions, is_binary=selected.is_binary, **columns)
 
@@ -52,7 +58,13 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
     elif selection.show:
         is_selected &= item_order.SELECTIONS[selection.show](scores)
     if selection.show == "failures":
-        is_selected |= np.isin(scores.items, _list_items_with_failed_trials(scope))
+        runs = scope.experiment.answer_runs
+        runs = runs.filter(wave=scope.wave) if scope.wave else runs
+        runs = runs.filter(condition__in=scope.conditions) if scope.conditions else runs
+        failed = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), status="failed")
+        if scope.measure.dimension:
+            failed = failed.filter(dimension=scope.measure.dimension)
+        is_selected |= np.isin(scores.items, list(failed.order_by().values_list("item_id", flat=True).distinct()))
     a, b = selection.a, selection.b
     if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave has no answers.
         return np.zeros_like(is_selected)
@@ -62,28 +74,6 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
     elif a is not None and b is not None:
         is_selected &= item_order.find_higher_items(scores, a, b)
     return is_selected
-
-
-def _list_items_with_failed_trials(scope: Scope) -> list[int]:
-    runs = scope.experiment.answer_runs
-    if scope.wave:
-        runs = runs.filter(wave=scope.wave)
-    if scope.conditions:
-        runs = runs.filter(condition__in=scope.conditions)
-    failed = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), status="failed")
-    if scope.measure.dimension:
-        failed = failed.filter(dimension=scope.measure.dimension)
-    return list(failed.order_by().values_list("item_id", flat=True).distinct())
-
-
-def _order_items(scope: Scope, scores: ItemScores, sort: str) -> Any:
-    if sort == "disagreement":
-        return item_order.sort_positions(item_order.disagreement(scores))
-    if sort == "repetitions":
-        return item_order.sort_positions(item_order.repetition_spread(scores))
-    if sort == "norm":
-        return item_order.sort_positions(item_order.norm_distance(scores, load_norm_means(scope, scores)))
-    return item_order.sort_positions(item_order.item_means(scores), descending=sort == "easiest")
 
 
 def load_norm_means(scope: Scope, scores: ItemScores) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.scope import MISSING_WRONG, Scope
@@ -42,32 +41,24 @@ def load_cells(
 
     The unique index of trials finds the trials by (run, item). amount: a key of AMOUNTS, or "".
     """
+    runs = scope.experiment.answer_runs.filter(condition__in=list(conditions))
+    runs = runs.filter(wave=scope.wave) if scope.wave else runs
     parameters = {
         **make_parameters(scope.experiment, scope.measure, scope.wave),
-        "runs": _list_runs(scope, conditions),
+        "runs": list(runs.values_list("pk", flat=True)),
         "items": list(items),
         "excerpt": EXCERPT_LENGTH,
     }
-    missing_score = scope.measure.lowest if scope.missing == MISSING_WRONG else None
-    return {
-        (row[0], row[1]): _make_cell(row[2:], missing_score)
-        for row in fetch_rows(_build_statement(scope, amount), parameters)
-    }
-
-
-def _list_runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
-    runs = scope.experiment.answer_runs.filter(condition__in=list(conditions))
-    wave_runs = runs.filter(wave=scope.wave) if scope.wave else runs
-    return list(wave_runs.values_list("pk", flat=True))
-
-
-def _make_cell(row: Sequence[Any], missing_score: float | None) -> MatrixCell:
-    trials, failed, open_, missing, score_array, extracted, amount = row
-    scores = tuple(score_array or ())
-    all_scores = scores if missing_score is None else (*scores, *[missing_score] * missing)
-    mean = sum(all_scores) / len(all_scores) if all_scores else None
-    amount = None if amount is None else float(amount)
-    return MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", amount)
+    counts_missing, cells = scope.missing == MISSING_WRONG, {}
+    for item, condition, trials, failed, open_, missing, found, extracted, mean_amount in fetch_rows(
+        _build_statement(scope, amount), parameters
+    ):
+        scores = tuple(found or ())
+        counted = (*scores, *[scope.measure.lowest] * missing) if counts_missing else scores
+        mean = sum(counted) / len(counted) if counted else None
+        shown = None if mean_amount is None else float(mean_amount)
+        cells[item, condition] = MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", shown)
+    return cells
 
 
 def _build_statement(scope: Scope, amount: str) -> str:

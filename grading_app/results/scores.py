@@ -198,7 +198,19 @@ def list_measures_of_many(experiments: Collection[Experiment]) -> dict[int, list
         names = name_dimensions(rated)
         of_graders = [*_measure_graders(graders[experiment.pk]), *people.get(experiment.pk, [])]
         found = [
-            *(_measure_ratings(dimension, names[dimension.pk]) for dimension in rated),
+            *(
+                Measure(
+                    names[one.pk],
+                    one.title or one.name,
+                    "rating",
+                    one.pk,
+                    one.pk,
+                    float(one.scale_min),
+                    float(one.scale_max),
+                    names=(one.name, str(one)),
+                )
+                for one in rated
+            ),
             *(
                 _restrict_to_dimension(grader, dimension, names[dimension.pk])
                 for grader in of_graders
@@ -256,12 +268,6 @@ def list_graders(experiments: Collection[int]) -> list[GradeCondition]:
     conditions = GradeCondition.objects.filter(experiment__in=experiments).exclude(scorer="rating").order_by("pk")
     with_labels = conditions.select_related("grader", "rubric", "panel", "assignment")
     return list(with_labels.prefetch_related("panel__graders__rubric"))
-
-
-def _measure_ratings(dimension: Dimension, name: str) -> Measure:
-    label, names = dimension.title or dimension.name, (dimension.name, str(dimension))
-    low, high = float(dimension.scale_min), float(dimension.scale_max)
-    return Measure(name, label, "rating", dimension.pk, dimension.pk, low, high, names=names)
 
 
 def _measure_graders(graders: Iterable[GradeCondition]) -> list[Measure]:

@@ -28,7 +28,13 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 def build_status_report(experiment: Experiment) -> dict[str, Any]:
     """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row."""
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
-    kinds = _count_answer_kinds([run.pk for run in runs])
+    ended = Trial.objects.filter(run__in=[run.pk for run in runs], status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+    counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
+    counted: Any = ended.order_by().values("run_id").annotate(**counts)
+    kinds = {row["run_id"]: row for row in counted}
+    all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
+    waves = [str(wave) for wave in experiment.waves.answered()]
+    pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
     return {
         "experiment": experiment.slug,
         "status": experiment.status,
@@ -46,13 +52,11 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "rules": load_rule_scores(experiment),
         "scores": estimate_conditions(experiment),
         "judging": report_judges(experiment),
-        "blockers": [
-            blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
-        ],
+        "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
         "warnings": [
             *find_drift_warnings(experiment),
             *find_served_warnings(experiment),
-            *_find_pooled_waves(experiment),
+            *([pooled] if len(waves) > 1 else []),
         ],
     }
 
@@ -67,18 +71,6 @@ def _report_projection(projection: Projection | None) -> dict[str, Any] | None:
         "usd_each": str(projection.usd_each),
         "is_over_budget": projection.is_over_budget,
     }
-
-
-def _fetch_all_runs(experiment: Experiment) -> list[Run]:
-    """Return all runs, including the runs of judges."""
-    return list(experiment.runs.with_design().order_by("pk"))
-
-
-def _count_answer_kinds(run_ids: list[int]) -> dict[int, dict[str, int]]:
-    counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
-    ended = Trial.objects.filter(run__in=run_ids, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
-    rows: Any = ended.order_by().values("run_id").annotate(**counts)
-    return {row["run_id"]: {name: row[name] for name in ANSWER_KINDS} for row in rows}
 
 
 def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
@@ -154,11 +146,3 @@ def format_judge(line: dict[str, Any]) -> str:
 
 def _format_optional(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def _find_pooled_waves(experiment: Experiment) -> list[str]:
-    """Return a sentence if the scores of the report pool several waves with answers."""
-    names = [str(wave) for wave in experiment.waves.answered()]
-    if len(names) < 2:
-        return []
-    return [f"the scores pool {len(names)} waves ({', '.join(names)}); the page Waves tests whether they differ"]

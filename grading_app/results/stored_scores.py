@@ -47,14 +47,10 @@ def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> Score
     return ScoresQuery(experiment, measure, wave, frozenset(exclude) & set(EXCLUSIONS)) if measure else None
 
 
-def _compute(query: ScoresQuery) -> EncodedScores:
-    return EncodedScores(load_scores(query.experiment, query.measure, query.wave, query.exclude).encode())
-
-
 ITEM_SCORES = make_answer_aggregate(
     "item_scores",
     EncodedScores,
-    _compute,
+    lambda query: EncodedScores(load_scores(query.experiment, query.measure, query.wave, query.exclude).encode()),
     dump=lambda query: [query.measure.key, sorted(query.exclude)],
     load=_load,
     step="adding up scores",

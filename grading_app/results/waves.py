@@ -7,7 +7,7 @@ It has a row for each condition and measure. The test is that of two conditions 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -190,13 +190,11 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
         for counts, models, is_b in zip(outcomes, served_by_wave, (False, True), strict=True):
             if condition in counts:
                 rows.append(WaveOutcome(label, is_b, counts[condition], models, ServedDifference.of(*served_by_wave)))
-    has_several_conditions = len({row.condition for row in rows}) > 1
-    return [*(_sum_conditions(outcomes) if has_several_conditions else []), *rows]
-
-
-def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
-    for counts, is_b in zip(outcomes, (False, True), strict=True):
-        yield WaveOutcome(None, is_b, sum_outcomes(counts.values()), ServedModels(), ServedDifference())
+    if len({row.condition for row in rows}) > 1:
+        sums = [sum_outcomes(counts.values()) for counts in outcomes]
+        none_served = ServedModels(), ServedDifference()
+        rows[:0] = [WaveOutcome(None, is_b, one, *none_served) for one, is_b in zip(sums, (False, True), strict=True)]
+    return rows
 
 
 def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:

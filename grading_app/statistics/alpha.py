@@ -9,7 +9,7 @@ import numpy as np
 
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ranks import Ranking
-from grading_app.statistics.ratings import Floats, Integers, Ratings
+from grading_app.statistics.ratings import Floats, Ratings
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 ROUNDING = 1e-24
@@ -38,7 +38,10 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
 def _compute_by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
     """Return alpha for scales whose distances depend only on the categories (nominal, ratio)."""
     categories, counts = used.categories, used.counts
-    distances = _nominal_distances(categories) if level == "nominal" else _ratio_distances(categories)
+    distances = 1 - np.eye(len(categories))
+    if level == "ratio":
+        sums, differences = np.add.outer(categories, categories), np.subtract.outer(categories, categories)
+        distances = np.divide(differences, sums, out=np.zeros_like(sums), where=sums > 0) ** 2
     within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
 
     def compute(times: Floats) -> Floats:
@@ -59,18 +62,13 @@ def _compute_by_position(used: Ratings, level: Level) -> Callable[[Floats], Floa
     def compute(times: Floats) -> Floats:
         weights = times[:, unit]
         positions = ranking.midranks(weights) if level == "ordinal" else centred
-        within = _sum_squares_by_unit(positions, unit, starts, sizes) * sizes / (sizes - 1)
+        means = np.add.reduceat(positions, starts, axis=1) / sizes
+        squares = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)  # (resamples, units)
+        within = squares * sizes / (sizes - 1)
         n, spread = weights.sum(axis=1), _sum_squares(positions, weights)
         return 1 - divide((n - 1) * (times * within).sum(axis=1), n * spread)
 
     return compute
-
-
-def _sum_squares_by_unit(positions: Floats, unit: Integers, starts: Integers, sizes: Integers) -> Floats:
-    """Return sums of squares about each unit's mean: (resamples, ratings) -> (resamples, units)."""
-    means = np.add.reduceat(positions, starts, axis=1) / sizes
-    squares: Floats = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)
-    return squares
 
 
 def _sum_squares(positions: Floats, weights: Floats) -> Floats:
@@ -78,13 +76,3 @@ def _sum_squares(positions: Floats, weights: Floats) -> Floats:
     means = (weights * positions).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
     squares = (weights * (positions - means) ** 2).sum(axis=1)
     return np.where(squares > ROUNDING * (weights * positions**2).sum(axis=1), squares, 0.0)
-
-
-def _nominal_distances(categories: Floats) -> Floats:
-    return 1 - np.eye(len(categories))
-
-
-def _ratio_distances(categories: Floats) -> Floats:
-    sums = categories[:, None] + categories[None, :]
-    differences = categories[:, None] - categories[None, :]
-    return np.divide(differences, sums, out=np.zeros_like(sums), where=sums > 0) ** 2

@@ -5,7 +5,7 @@ Whole items are drawn, because answers to one item are correlated.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -195,19 +195,14 @@ def group_by_item(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -
         unit_counts, kind_sizes = ratings.row_items.units, ratings.row_items.kind_sizes
         has_units = unit_counts.sum(axis=1) > 0
         return Clusters(kind_sizes[has_units], None, unit_counts[has_units])
-    codes = _number_items(ratings.units, items)
+    codes = np.arange(len(ratings.units))
+    if items is not None:
+        unit_without_item = next((unit for unit in ratings.units if unit not in items), None)
+        if unit_without_item is not None:
+            raise ValueError(f"the unit {unit_without_item!r} has no item")
+        numbers: dict[Hashable, int] = {}
+        codes = np.array([numbers.setdefault(items[unit], len(numbers)) for unit in ratings.units], dtype=np.intp)
     return Clusters(np.ones(int(codes.max()) + 1 if codes.size else 0), codes, None)
-
-
-def _number_items(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Integers:
-    """Return the number of each unit's item, from 0: (units,). Raise ValueError for a unit without an item."""
-    if items is None:
-        return np.arange(len(units))
-    unit_without_item = next((unit for unit in units if unit not in items), None)
-    if unit_without_item is not None:
-        raise ValueError(f"the unit {unit_without_item!r} has no item")
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(items[unit], len(numbers)) for unit in units], dtype=np.intp)
 
 
 def draw_kind_counts(kind_sizes: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:

@@ -59,7 +59,8 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
     two ratings are excluded.
     """
     used = ratings.with_at_least(2)
-    agreeing = _count_agreeing_pairs(used)
+    counts, sizes = used.counts, used.per_unit
+    agreeing: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
 
     def compute(times: Floats) -> Floats:
         return divide(times @ agreeing, times.sum(axis=1))
@@ -86,7 +87,7 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     categories, codes = _number_categories(both)
     distances = _compute_distances(categories, weights)
     observed = distances[codes[:, 0], codes[:, 1]]
-    indicators = np.stack([_make_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
+    indicators = (codes.T[:, :, None] == np.arange(len(categories))).astype(np.float64)  # (raters, units, categories)
 
     def compute(times: Floats) -> Floats:
         n, (first, second) = times.sum(axis=1), times @ indicators
@@ -140,12 +141,6 @@ def _number_categories(ratings: Ratings) -> tuple[Floats, Integers]:
     return categories, np.searchsorted(categories, ratings.values)
 
 
-def _count_agreeing_pairs(ratings: Ratings) -> Floats:
-    counts, sizes = ratings.counts, ratings.per_unit
-    shares: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
-    return shares
-
-
 def _compute_distances(categories: Floats, weights: Weights) -> Floats:
     between = np.abs(categories[:, None] - categories[None, :])
     powers: dict[Weights, Floats] = {
@@ -154,11 +149,6 @@ def _compute_distances(categories: Floats, weights: Weights) -> Floats:
         "quadratic": between**2,
     }
     return powers[weights]
-
-
-def _make_indicators(codes: Integers, categories: int) -> Floats:
-    indicators: Floats = (codes[:, None] == np.arange(categories)).astype(np.float64)
-    return indicators
 
 
 def _large_sample_interval(distances: Floats, codes: Integers, times: Floats, confidence: float) -> Spread | None:

@@ -42,7 +42,33 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         pairs += [(name, pair) for pair in comparisons if pair]
     corrected = holm([pair.change.p_or_one for _, pair in pairs])
     by_p = sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
-    rows = [_build_row(data, name, pair, p_holm) for (name, pair), p_holm in by_p]
+    rows: list[dict[str, Any]] = [
+        {
+            "category": name,
+            "condition": data.labels[pair.b],
+            "items": pair.items,
+            "difference": pair.change.mean,
+            "difference_ci": (pair.change.low, pair.change.high) if pair.change.low is not None else None,
+            "test": pair.change.test or pair.change.reason,
+            "t": pair.change.t,
+            "df": pair.change.df,
+            "p": pair.change.p,
+            "p_holm": p_holm if pair.change.p is not None else None,
+        }
+        for (name, pair), p_holm in by_p
+    ]
+    significant = [row for row in rows if row["p_holm"] is not None and row["p_holm"] < LEVEL]
+    sentence = (
+        f"No condition differs from {data.labels[baseline]} in any category at the 5 % level after Holm's correction."
+    )
+    if significant:
+        first = significant[0]
+        size = statistic_format.add_sign(statistic_format.format_difference(first["difference"], data.is_share))
+        sentence = (
+            f"{len(significant)} of {len(rows)} differences are significant after Holm's correction. The smallest p: "
+            f"{first['condition']} on {first['category']}, {size} "
+            f"(p {statistic_format.format_p_equation(first['p_holm'])})."
+        )
     notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
     if not data.is_share and (coverage := describe_change_coverage(pair.items for _, pair in pairs)):
         notes.append(coverage)
@@ -67,37 +93,8 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         formula="Mean over the category's common items of the condition's cell mean minus the baseline's.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
         test=describe_methods(pair.change for _, pair in pairs),
-        sentence=_describe_result(data, rows, data.labels[baseline]),
+        sentence=sentence,
         notes=notes,
-    )
-
-
-def _build_row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) -> dict[str, Any]:
-    change = pair.change
-    return {
-        "category": category,
-        "condition": data.labels[pair.b],
-        "items": pair.items,
-        "difference": change.mean,
-        "difference_ci": (change.low, change.high) if change.low is not None else None,
-        "test": change.test or change.reason,
-        "t": change.t,
-        "df": change.df,
-        "p": change.p,
-        "p_holm": p_holm if change.p is not None else None,
-    }
-
-
-def _describe_result(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> str:
-    significant = [row for row in rows if row["p_holm"] is not None and row["p_holm"] < LEVEL]
-    if not significant:
-        return f"No condition differs from {baseline} in any category at the 5 % level after Holm's correction."
-    first = significant[0]
-    format_size = statistic_format.format_points if data.is_share else statistic_format.format_number
-    return (
-        f"{len(significant)} of {len(rows)} differences are significant after Holm's correction. The smallest p: "
-        f"{first['condition']} on {first['category']}, {statistic_format.add_sign(format_size(first['difference']))} "
-        f"(p {statistic_format.format_p_equation(first['p_holm'])})."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from grading_app.results import statistic_format
@@ -32,17 +32,20 @@ LEVEL = 0.05
 
 def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the tables; none for a single condition."""
-    pairs = [pair for a, b in _list_pairs(data) if (pair := compare_conditions(data.scores, a, b, data.bounds))]
+    pairs, *of_other_measures = [
+        [
+            pair
+            for a, b in list_condition_pairs(scores.conditions.tolist(), data.scope.baseline)
+            if (pair := compare_conditions(scores, a, b, bounds))
+        ]
+        for scores, bounds in ((data.scores, data.bounds), *data.other_scores)
+    ]
     if not pairs:
         return []
-    tables = _build_difference_tables(data, pairs, _list_other_p_values(data))
+    tables = _build_difference_tables(data, pairs, [pair.change.p_or_one for pair in chain(*of_other_measures)])
     if any(pair.two_by_two for pair in pairs):
         tables.append(_build_two_by_two_table(data, pairs))
     return tables
-
-
-def _list_pairs(data: AnalysisData) -> list[tuple[int, int]]:
-    return list_condition_pairs(data.conditions, data.scope.baseline)
 
 
 def list_condition_pairs(conditions: Sequence[int], baseline: int | None) -> list[tuple[int, int]]:
@@ -52,22 +55,13 @@ def list_condition_pairs(conditions: Sequence[int], baseline: int | None) -> lis
     return list(combinations(conditions, 2))
 
 
-def _list_other_p_values(data: AnalysisData) -> list[float]:
-    """Return the p of the same tests on the other measures, if the scope corrects over all measures."""
-    return [
-        pair.change.p_or_one
-        for scores, bounds in data.other_scores
-        for a, b in list_condition_pairs(scores.conditions.tolist(), data.scope.baseline)
-        if (pair := compare_conditions(scores, a, b, bounds))
-    ]
-
-
 def _build_difference_tables(
     data: AnalysisData, pairs: list[ConditionPair], other_p_values: list[float]
 ) -> list[ResultTable]:
     """Return the table that answers which conditions differ, and the other tests and counts of the same pairs."""
     family = [*(pair.change.p_or_one for pair in pairs), *other_p_values]
-    fixed = [estimate_on_these_items(data.scores, pair.a, pair.b, _find_span(data)) for pair in pairs]
+    span = data.bounds[1] - data.bounds[0] if data.bounds else None
+    fixed = [estimate_on_these_items(data.scores, pair.a, pair.b, span) for pair in pairs]
     rows = _build_rows(data, pairs, fixed, family)
     measure, correction = data.measure, _describe_family(data, len(pairs), len(family))
     notes = ["The unit of each test is the item. Repetitions are averaged first.", ITEMS_LIKE_THESE]
@@ -135,10 +129,6 @@ def _build_difference_tables(
     ]
 
 
-def _find_span(data: AnalysisData) -> float | None:
-    return data.bounds[1] - data.bounds[0] if data.bounds else None
-
-
 def _describe_family(data: AnalysisData, n_pairs: int, n_tests: int) -> str:
     """Return over which tests p is corrected, and which other tests there are."""
     if data.other_scores:
@@ -168,7 +158,21 @@ def _build_rows(
     resampled = permutation_p_values(differences)
     return [
         {
-            **_build_row(data, pair),
+            "a": data.labels[pair.a],
+            "b": data.labels[pair.b],
+            "items": pair.items,
+            "mean_a": pair.mean_a,
+            "mean_b": pair.mean_b,
+            "difference": pair.change.mean,
+            "difference_ci": (pair.change.low, pair.change.high) if pair.change.low is not None else None,
+            "test": pair.change.test or pair.change.reason,
+            "t": pair.change.t,
+            "df": pair.change.df,
+            "p": pair.change.p,
+            "effect": pair.effect,
+            "wins": pair.wins,
+            "losses": pair.losses,
+            "ties": pair.ties,
             "fixed_ci": (alone.low, alone.high) if alone and alone.low is not None else None,
             "p_fixed": alone.p if alone else None,
             "p_holm": p_holm,
@@ -178,27 +182,6 @@ def _build_rows(
         }
         for (pair, alone, p_holm, p_bh), by_item, p in zip(listed, differences, resampled, strict=True)
     ]
-
-
-def _build_row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
-    change = pair.change
-    return {
-        "a": data.labels[pair.a],
-        "b": data.labels[pair.b],
-        "items": pair.items,
-        "mean_a": pair.mean_a,
-        "mean_b": pair.mean_b,
-        "difference": change.mean,
-        "difference_ci": (change.low, change.high) if change.low is not None else None,
-        "test": change.test or change.reason,
-        "t": change.t,
-        "df": change.df,
-        "p": change.p,
-        "effect": pair.effect,
-        "wins": pair.wins,
-        "losses": pair.losses,
-        "ties": pair.ties,
-    }
 
 
 def _describe_result(

@@ -37,7 +37,12 @@ def _build_table(data: AnalysisData, name: str, title: str, categories: list[str
     estimates = (
         "Mean of scores, with a standard error clustered by item. SD, quartiles and median are those of the item means."
     )
-    notes = _list_notes(rows, data.is_share)
+    methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
+    asked_once = [row["items"] for row in rows if data.is_share and row["interval"] and row["items"] == row["n"]]
+    unbounded = [row["items"] for row in rows if str(row["method"]).startswith(STUDENT)]
+    interval_note = f"Interval: {', '.join(methods)}." if methods else ""
+    coverage = (describe_share_coverage(asked_once), describe_skew_coverage(unbounded))
+    notes = [note for note in (interval_note, *coverage) if note]
     waves = [str(wave) for wave in data.scope.experiment.waves.answered()] if data.scope.wave is None else []
     if len(waves) > 1:
         notes.append(f"These numbers pool {len(waves)} waves ({', '.join(waves)}). Waves tests whether they differ.")
@@ -70,12 +75,3 @@ def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:
         "within_sd": float(np.sqrt(within.sum() / df)) if df else None,
         "constant": float((within[is_repeated] == 0).mean()) if is_repeated.any() else None,
     }
-
-
-def _list_notes(rows: list[Row], is_share: bool) -> list[str]:
-    methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
-    single_answer_items = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
-    interval_note = f"Interval: {', '.join(methods)}." if methods else ""
-    unbounded = [row["items"] for row in rows if str(row["method"]).startswith(STUDENT)]
-    notes = (interval_note, describe_share_coverage(single_answer_items), describe_skew_coverage(unbounded))
-    return [note for note in notes if note]

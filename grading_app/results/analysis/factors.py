@@ -9,7 +9,7 @@ from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.mixed_model_tables import build_logistic_tables, build_mixed_table, name_term
 from grading_app.results.frames import FACTORS
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
+from grading_app.statistics.factorial_model import FactorFit, fit_factors
 from grading_app.statistics.paired import holm
 
 LEVEL = 0.05
@@ -21,7 +21,10 @@ METHOD = (
 
 def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the tables; none if no factor of the design varies, or for fewer than three items."""
-    names = {factor: _list_levels(data, at) for at, factor in enumerate(FACTORS)}
+    names = {
+        factor: list(dict.fromkeys(data.facets[condition][at] for condition in data.conditions))
+        for at, factor in enumerate(FACTORS)
+    }
     level_indices = {
         factor: [levels.index(data.facets[condition][at]) for condition in data.conditions]
         for at, (factor, levels) in enumerate(names.items())
@@ -36,11 +39,6 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
         *build_logistic_tables(data, fit, names, level_indices),
         _build_mean_table(data, fit, names),
     ]
-
-
-def _list_levels(data: AnalysisData, at: int) -> list[str]:
-    """Return the names of the factor's levels in the order of the design."""
-    return list(dict.fromkeys(data.facets[condition][at] for condition in data.conditions))
 
 
 def _build_term_table(fit: FactorFit) -> ResultTable:
@@ -73,6 +71,15 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
     if fit.left_out:
         terms = ", ".join(map(name_term, fit.left_out))
         notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
+    significant = "; ".join(
+        f"{name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
+        f"p {statistic_format.format_p_equation(corrected[test.factors])})"
+        for test in tested
+        if test.df and corrected[test.factors] < LEVEL
+    )
+    sentence = "No term has an effect by a test at the 5 % level after Holm's correction." if tested else ""
+    if significant:
+        sentence = f"After Holm's correction, these terms have an effect: {significant}."
     return ResultTable(
         "factors",
         "Effects of model, prompt and sampler",
@@ -81,24 +88,9 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
         formula=METHOD,
         test="Hotelling's T² over items as F, as in the multivariate analysis of variance for repeated measures.",
         correction=f"Holm over the {len(tested)} terms of this table." if len(tested) > 1 else "",
-        sentence=_describe_result(tested, corrected),
+        sentence=sentence,
         notes=notes,
     )
-
-
-def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -> str:
-    if not tested:
-        return ""
-    significant = [test for test in tested if corrected[test.factors] < LEVEL]
-    if not significant:
-        return "No term has an effect by a test at the 5 % level after Holm's correction."
-    terms = "; ".join(
-        f"{name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
-        f"p {statistic_format.format_p_equation(corrected[test.factors])})"
-        for test in significant
-        if test.df
-    )
-    return f"After Holm's correction, these terms have an effect: {terms}."
 
 
 def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:

@@ -17,7 +17,7 @@ from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.regression_panels import MAX_PANELS, build_regression_panels
 from grading_app.results.closeness import ItemNorms
-from grading_app.results.table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics import reference
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
@@ -29,6 +29,7 @@ from grading_app.statistics.paired import holm
 from grading_app.statistics.ratings import Ratings
 
 SEED = 1
+LEVEL = 0.05
 POOLED = "Mean of conditions"
 TOO_FEW = "Statistics are missing if they need more items or if the values do not vary."
 LIMIT_IN_SD = 1.96
@@ -58,7 +59,9 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
         _build_distribution_table,
     ]
     tables = [build(data, data.norms, matched) for build in builders]
-    common = _find_common_items(data, data.norms)
+    # Items with a norm and a rating by each condition that rated any such item.
+    rated = (data.scores.n > 0) & data.norms.has_norm[:, None]
+    common = data.norms.has_norm & rated[:, rated.any(axis=0)].all(axis=1)
     n_items = max(len(match.model) for match in matched)
     is_comparable = common.sum() >= MIN_COMMON_SHARE * n_items
     if all(len(match.model) == common.sum() for match in matched):
@@ -76,12 +79,6 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
         "tables below use all items of each condition."
     )
     return [_build_leaderboard(rows, [build(data, norms, rows) for build in builders], note), *tables]
-
-
-def _find_common_items(data: AnalysisData, norms: ItemNorms) -> Any:
-    """Return which items have a norm and a rating by each condition that rated any such item."""
-    rated = (data.scores.n > 0) & norms.has_norm[:, None]
-    return norms.has_norm & rated[:, rated.any(axis=0)].all(axis=1)
 
 
 MIN_COMMON_SHARE = 0.5
@@ -164,11 +161,43 @@ def _build_difference_table(data: AnalysisData, norms: ItemNorms, matched: list[
         ResultColumn("welch_p", "p (Welch)", "p"),
         *([ResultColumn("equivalence_p", "p of equivalence", "p")] if data.scope.margin else []),
     ]
-    rows = [_build_difference_row(match, data.scope.margin) for match in matched]
+    rows = []
+    for match in matched:
+        row: dict[str, Any] = {
+            "condition": match.label,
+            "items": len(match.model),
+            "model_mean": float(match.model.mean()),
+            "human_mean": float(match.people.mean()),
+            "difference": float(np.mean(match.model - match.people)),
+            "p": None,
+        }
+        if welch := reference.welch_difference(match.model, match.people):
+            row |= {"welch_t": welch.t, "welch_p": welch.p}
+        if paired := reference.paired_difference(match.model, match.people):
+            row |= {"difference_ci": paired.interval, "t": paired.t, "df": int(paired.df), "p": paired.p}
+            row |= {"d": paired.effect, "d_ci": paired.effect_interval}
+            if margin := data.scope.margin:
+                error = float(np.std(match.model - match.people, ddof=1)) / math.sqrt(paired.n)
+                row["equivalence_p"] = reference.equivalence_p(paired.n, paired.difference, error, margin)
+        rows.append(row)
     condition_rows = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
     for row, p in zip(condition_rows, holm([row["p"] for row in condition_rows]), strict=True):
         row["p_holm"] = p
     family = f"Holm over the {len(condition_rows)} conditions of this table." if len(condition_rows) > 1 else ""
+    first, sentence = rows[0], ""
+    if first.get("difference_ci") is not None:
+        size = statistic_format.format_number(abs(first["difference"]), 3)
+        direction = "above" if first["difference"] > 0 else "below"
+        result = (
+            f"rates {size} points {direction} the norms"
+            if first["p"] < LEVEL
+            else "does not differ significantly from the norms"
+        )
+        difference = statistic_format.add_sign(statistic_format.format_number(first["difference"], 3))
+        low, high = first["difference_ci"]
+        interval = statistic_format.format_interval(low, high, 3)
+        basis = f"difference {difference}, 95 % interval {interval}, {first['items']} items"
+        sentence = f"{first['condition']} {result} ({basis})."
     return ResultTable(
         "norm_differences",
         "Difference from the norms",
@@ -179,47 +208,9 @@ def _build_difference_table(data: AnalysisData, norms: ItemNorms, matched: list[
         test="Paired t-test over items. Welch's test treats both as independent samples."
         + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
         correction=family,
-        sentence=_describe_difference(rows[0]),
+        sentence=sentence,
         notes=[TOO_FEW],
     )
-
-
-def _build_difference_row(match: MatchedItems, margin: float | None) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "condition": match.label,
-        "items": len(match.model),
-        "model_mean": float(match.model.mean()),
-        "human_mean": float(match.people.mean()),
-        "difference": float(np.mean(match.model - match.people)),
-        "p": None,
-    }
-    paired = reference.paired_difference(match.model, match.people)
-    welch = reference.welch_difference(match.model, match.people)
-    if welch:
-        row |= {"welch_t": welch.t, "welch_p": welch.p}
-    if paired is None:
-        return row
-    row |= {"difference_ci": paired.interval, "t": paired.t, "df": int(paired.df), "p": paired.p}
-    row |= {"d": paired.effect, "d_ci": paired.effect_interval}
-    if margin:
-        error = float(np.std(match.model - match.people, ddof=1)) / math.sqrt(paired.n)
-        row["equivalence_p"] = reference.equivalence_p(paired.n, paired.difference, error, margin)
-    return row
-
-
-def _describe_difference(row: Row) -> str:
-    if row.get("difference_ci") is None:
-        return ""
-    low, high = row["difference_ci"]
-    size = statistic_format.format_number(abs(row["difference"]), 3)
-    if row["p"] < 0.05:
-        direction = "above" if row["difference"] > 0 else "below"
-        result = f"rates {size} points {direction} the norms"
-    else:
-        result = "does not differ significantly from the norms"
-    interval = statistic_format.format_interval(low, high, 3)
-    difference = statistic_format.add_sign(statistic_format.format_number(row["difference"], 3))
-    return f"{row['condition']} {result} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
 
 
 def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
@@ -238,7 +229,27 @@ def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[M
     ]
     reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
     ceiling = math.sqrt(reliability) if reliability else None
-    rows = sorted((_build_agreement_row(match, ceiling) for match in matched), key=lambda row: -(row["r"] or -2))
+    rows: list[dict[str, Any]] = []
+    for match in matched:
+        r, rho = pearson(match.model, match.people), reference.spearman(match.model, match.people)
+        ratings = Ratings.from_table(np.column_stack([match.model, match.people]))
+        ccc = bootstrap(lins_concordance(ratings), seed=SEED)
+        rows.append(
+            {
+                "condition": match.label,
+                "items": len(match.model),
+                "r": r.r if r else None,
+                "r_ci": (r.low, r.high) if r and r.low is not None else None,
+                "rho": rho[0] if rho else None,
+                "rho_ci": rho[1] if rho else None,
+                "ccc": ccc.estimate,
+                "ccc_ci": (ccc.low, ccc.high) if ccc.low is not None else None,
+                "icc21": intraclass_correlation(ratings, "2,1").estimate,
+                "icc31": intraclass_correlation(ratings, "3,1").estimate,
+                "r_disattenuated": min(1.0, r.r / ceiling) if r and ceiling else None,
+            }
+        )
+    rows.sort(key=lambda row: -(row["r"] or -2))
     notes = [TOO_FEW]
     if coverage := describe_correlation_coverage(row["items"] for row in rows):
         notes.append(coverage)
@@ -260,26 +271,6 @@ def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[M
     )
 
 
-def _build_agreement_row(match: MatchedItems, ceiling: float | None) -> dict[str, Any]:
-    r = pearson(match.model, match.people)
-    rho = reference.spearman(match.model, match.people)
-    table = Ratings.from_table(np.column_stack([match.model, match.people]))
-    ccc = bootstrap(lins_concordance(table), seed=SEED)
-    return {
-        "condition": match.label,
-        "items": len(match.model),
-        "r": r.r if r else None,
-        "r_ci": (r.low, r.high) if r and r.low is not None else None,
-        "rho": rho[0] if rho else None,
-        "rho_ci": rho[1] if rho else None,
-        "ccc": ccc.estimate,
-        "ccc_ci": (ccc.low, ccc.high) if ccc.low is not None else None,
-        "icc21": intraclass_correlation(table, "2,1").estimate,
-        "icc31": intraclass_correlation(table, "3,1").estimate,
-        "r_disattenuated": min(1.0, r.r / ceiling) if r and ceiling else None,
-    }
-
-
 def _build_error_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
@@ -291,7 +282,24 @@ def _build_error_table(data: AnalysisData, norms: ItemNorms, matched: list[Match
         ResultColumn("rmse", "RMSE", "number", 3),
         ResultColumn("rmse_ci", "95 % interval", "interval"),
     ]
-    rows = sorted((_build_error_row(match) for match in matched), key=lambda row: row["mae"])
+    rows: list[dict[str, Any]] = []
+    for match in matched:
+        differences = match.model - match.people
+        bias = float(differences.mean())
+        reach = LIMIT_IN_SD * float(differences.std(ddof=1)) if len(differences) > 1 else None
+        rows.append(
+            {
+                "condition": match.label,
+                "items": len(differences),
+                "bias": bias,
+                "limits": (bias - reach, bias + reach) if reach is not None else None,
+                "mae": float(np.abs(differences).mean()),
+                "mae_ci": reference.error_interval(match.model, match.people, "mae"),
+                "rmse": reference.root_mean_square(differences),
+                "rmse_ci": reference.error_interval(match.model, match.people, "rmse"),
+            }
+        )
+    rows.sort(key=lambda row: row["mae"])
     note = describe_coverage(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
     return ResultTable(
         "norm_errors",
@@ -303,22 +311,6 @@ def _build_error_table(data: AnalysisData, norms: ItemNorms, matched: list[Match
         "logarithm.",
         notes=[*([f"The interval of RMSE {note}."] if note else []), TOO_FEW],
     )
-
-
-def _build_error_row(match: MatchedItems) -> dict[str, Any]:
-    differences = match.model - match.people
-    bias = float(differences.mean())
-    reach = LIMIT_IN_SD * float(differences.std(ddof=1)) if len(differences) > 1 else None
-    return {
-        "condition": match.label,
-        "items": len(differences),
-        "bias": bias,
-        "limits": (bias - reach, bias + reach) if reach is not None else None,
-        "mae": float(np.abs(differences).mean()),
-        "mae_ci": reference.error_interval(match.model, match.people, "mae"),
-        "rmse": reference.root_mean_square(differences),
-        "rmse_ci": reference.error_interval(match.model, match.people, "rmse"),
-    }
 
 
 def _build_regression_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:

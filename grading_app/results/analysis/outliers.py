@@ -54,6 +54,20 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
     low, high = data.bounds or (-np.inf, np.inf)
     on_scale = np.clip(expected, low, high)
     outliers = _find_outliers(data, scaled, on_scale)
+    rows: list[Row] = [
+        {
+            "item": data.keys[outlier.item],
+            "category": data.categories[outlier.item] or None,
+            "condition": data.labels[outlier.condition],
+            "score": outlier.score,
+            "expected": outlier.expected,
+            "residual": outlier.score - outlier.expected,
+            "z": outlier.z,
+        }
+        for outlier in outliers
+    ]
+    cells = [(int(data.scores.items[outlier.item]), outlier.condition) for outlier in outliers]
+    trials = f"{reverse('trial_list')}?experiment={data.scope.experiment.slug}"
     n_far = sum(1 for outlier in outliers if outlier.z is not None and abs(outlier.z) > MAX_Z)
     return [
         ResultTable(
@@ -68,13 +82,13 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("residual", "Residual", "signed"),
                 ResultColumn("z", "Modified z", "signed"),
             ],
-            [_build_row(data, outlier) for outlier in outliers],
+            rows,
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
             f"above {MAX_Z} is far. An expected score outside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{n_far} of the {len(outliers)} items listed are far from the {reference}.",
-            links=[{"item": _make_trials_url(data, outlier)} for outlier in outliers],
+            links=[{"item": f"{trials}&condition={condition}&item={item}"} for item, condition in cells],
             data={
-                "cells": [[int(data.scores.items[outlier.item]), outlier.condition] for outlier in outliers],
+                "cells": [[item, condition] for item, condition in cells],
                 "residuals": _list_points(data, scaled, expected, on_scale),
             },
         )
@@ -121,24 +135,6 @@ def _list_points(data: AnalysisData, scaled: _ScaledResiduals, expected: Floats,
         "far_cells": len(far),
         "limits": [scaled.center - reach, scaled.center + reach] if is_one_limit else None,
     }
-
-
-def _build_row(data: AnalysisData, outlier: Outlier) -> Row:
-    return {
-        "item": data.keys[outlier.item],
-        "category": data.categories[outlier.item] or None,
-        "condition": data.labels[outlier.condition],
-        "score": outlier.score,
-        "expected": outlier.expected,
-        "residual": outlier.score - outlier.expected,
-        "z": outlier.z,
-    }
-
-
-def _make_trials_url(data: AnalysisData, outlier: Outlier) -> str:
-    item = int(data.scores.items[outlier.item])
-    query = f"?experiment={data.scope.experiment.slug}&condition={outlier.condition}&item={item}"
-    return f"{reverse('trial_list')}{query}"
 
 
 def _estimate_expected(data: AnalysisData) -> tuple[Floats, str]:

@@ -17,32 +17,31 @@ MAX_PANELS, MAX_POINTS, LINE_POINTS = 6, 500, 41
 def build_regression_panels(
     matches: Sequence[tuple[str, Floats, Floats]], bounds: Bounds | None
 ) -> list[dict[str, Any]]:
-    """Return the panels of (label, norms, ratings) as JSON-compatible values. The last one is always included."""
-    selected = matches if len(matches) <= MAX_PANELS else [*matches[: MAX_PANELS - 1], matches[-1]]
-    return [panel for label, people, model in selected if (panel := _build_panel(label, people, model, bounds))]
+    """Return the panels of (label, norms, ratings) as JSON-compatible values. The last one is always included.
 
-
-def _build_panel(label: str, people: Floats, model: Floats, bounds: Bounds | None) -> dict[str, Any] | None:
-    """Return one panel; None if the line is undefined."""
-    if len(people) < 3:
-        return None
-    line_x = np.linspace(people.min(), people.max(), LINE_POINTS)
-    band = reference.confidence_band(people, model, line_x)
-    if band is None:
-        return None
-    deming = reference.deming(people, model)
-    names = ("line_x", "line", "band_low", "band_high")
-    low, high = bounds or (min(people.min(), model.min()), max(people.max(), model.max()))
-    step = max(1, len(people) // MAX_POINTS)
-    return {
-        "label": label,
-        "x": _round(people[::step]),
-        "y": _round(model[::step]),
-        **{name: _round(values) for name, values in zip(names, (line_x, *band), strict=True)},
-        "deming": _round(deming.intercept + deming.slope * line_x) if deming else None,
-        "low": float(low),
-        "high": float(high),
-    }
+    A condition whose line is undefined has no panel.
+    """
+    panels = []
+    for label, people, model in matches if len(matches) <= MAX_PANELS else [*matches[: MAX_PANELS - 1], matches[-1]]:
+        line_x = np.linspace(people.min(), people.max(), LINE_POINTS)
+        band = reference.confidence_band(people, model, line_x)
+        if band is None:
+            continue
+        deming = reference.deming(people, model)
+        names = ("line_x", "line", "band_low", "band_high")
+        low, high = bounds or (min(people.min(), model.min()), max(people.max(), model.max()))
+        step = max(1, len(people) // MAX_POINTS)
+        panel = {
+            "label": label,
+            "x": _round(people[::step]),
+            "y": _round(model[::step]),
+            **{name: _round(values) for name, values in zip(names, (line_x, *band), strict=True)},
+            "deming": _round(deming.intercept + deming.slope * line_x) if deming else None,
+            "low": float(low),
+            "high": float(high),
+        }
+        panels.append(panel)
+    return panels
 
 
 def _round(values: Floats) -> list[float]:

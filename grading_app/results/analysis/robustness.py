@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
-from grading_app.results.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG, Scope
+from grading_app.results.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG
 from grading_app.results.scores import estimate, list_measures
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import compare_conditions
+from grading_app.statistics.paired import PairedChange, describe_methods
 from runs_app.annotations import list_flagged_items
 
 MAX_CATEGORIES = 20
@@ -20,8 +23,27 @@ def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the headline under each choice: the difference of two conditions, or the mean of a single condition."""
     if not data.conditions:
         return []
-    pair = _choose_headline_pair(data)
-    rows = [row for name, variant in _iterate_variants(data) if (row := _build_row(name, variant, pair)) is not None]
+    baseline = data.scope.baseline if data.scope.baseline in data.conditions else data.conditions[0]
+    others = [condition for condition in data.conditions if condition != baseline]
+    pair = (baseline, others[0]) if others else None
+    rows: list[dict[str, Any]] = []
+    changes: list[PairedChange] = []
+    for name, variant in _iterate_variants(data):
+        if not variant.conditions or not set(pair or data.conditions[:1]) <= set(variant.conditions):
+            continue
+        if pair is None:
+            score = estimate(variant.scores, variant.measure, variant.conditions[0])
+            counts = {"variant": name, "items": score.items, "n": score.n}
+            if score.n:
+                rows.append({**counts, "value": score.mean, "interval": score.interval, "p": None})
+        elif found := compare_conditions(variant.scores, *pair, variant.bounds):
+            changes.append(found.change)
+            n = int(variant.scores.select_conditions(list(pair)).n.sum())
+            ends = (found.change.low, found.change.high) if found.change.low is not None else None
+            counts = {"variant": name, "items": found.items, "n": n}
+            rows.append({**counts, "value": found.change.mean, "interval": ends, "p": found.change.p})
+    names = dict.fromkeys(change.test for change in changes if change.test)
+    tests = f"Tests: {', '.join(names)}." if names else ""
     if len(rows) < 2:
         return []
     measure = data.measure
@@ -50,17 +72,11 @@ def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("p", "p", "p"),
             ],
             rows,
+            test=f"{tests} {describe_methods(changes)}".strip(),
             sentence=sentence,
             notes=["Each row changes one choice of the scope."],
         )
     ]
-
-
-def _choose_headline_pair(data: AnalysisData) -> tuple[int, int] | None:
-    """Return the baseline and the first other condition, or the first two conditions; None for a single condition."""
-    baseline = data.scope.baseline if data.scope.baseline in data.conditions else data.conditions[0]
-    others = [condition for condition in data.conditions if condition != baseline]
-    return (baseline, others[0]) if others else None
 
 
 def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
@@ -79,58 +95,15 @@ def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
         yield "Without flagged items", load_analysis_data(replace(scope, exclude=scope.exclude | {FLAGGED}))
     if scope.without:
         yield "Including the excluded items", load_analysis_data(replace(scope, without=()))
-    yield from _iterate_without_category(data)
-    yield from _iterate_other_measures(scope)
-
-
-def _iterate_without_category(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
     names = sorted(set(data.categories) - {""})
-    if not 1 < len(names) <= MAX_CATEGORIES:
-        return
-    for name in names:
-        is_selected = [category != name for category in data.categories]
-        yield f"Without category {name}", _select_items(data, is_selected)
-
-
-def _select_items(data: AnalysisData, is_selected: list[bool]) -> AnalysisData:
-    import numpy as np
-
-    return replace(
-        data,
-        scores=data.scores.select_items(np.array(is_selected, dtype=np.bool_)),
-        keys=[key for key, is_kept in zip(data.keys, is_selected, strict=True) if is_kept],
-        categories=[category for category, is_kept in zip(data.categories, is_selected, strict=True) if is_kept],
-        norms=None,
-    )
-
-
-def _iterate_other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
-    """Yield the same answers under other graders with the same dimension and scale."""
-    current = scope.measure
+    for name in names if 1 < len(names) <= MAX_CATEGORIES else ():
+        is_kept = np.array([category != name for category in data.categories], dtype=np.bool_)
+        keys, categories = ([one[at] for at in np.flatnonzero(is_kept)] for one in (data.keys, data.categories))
+        scores = data.scores.select_items(is_kept)
+        yield f"Without category {name}", replace(data, scores=scores, keys=keys, categories=categories, norms=None)
+    # The same answers under other graders with the same dimension and scale.
+    kind = (scope.measure.dimension, scope.measure.low, scope.measure.high)
     for measure in list_measures(scope.experiment):
-        is_comparable = (measure.dimension, measure.low, measure.high) == (current.dimension, current.low, current.high)
-        if is_comparable and measure.key != current.key and not measure.is_rating:
+        is_comparable = (measure.dimension, measure.low, measure.high) == kind and not measure.is_rating
+        if is_comparable and measure.key != scope.measure.key:
             yield f"Measure {measure.label}", load_analysis_data(replace(scope, measure=measure))
-
-
-def _build_row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> dict[str, Any] | None:
-    if not set(pair or data.conditions[:1]) <= set(data.conditions) or not data.conditions:
-        return None
-    if pair is None:
-        score = estimate(data.scores, data.measure, data.conditions[0])
-        if not score.n:
-            return None
-        counts = {"variant": name, "items": score.items, "n": score.n}
-        return {**counts, "value": score.mean, "interval": score.interval, "p": None}
-    comparison = compare_conditions(data.scores, *pair, data.bounds)
-    if comparison is None:
-        return None
-    change = comparison.change
-    return {
-        "variant": name,
-        "items": comparison.items,
-        "n": int(data.scores.select_conditions(list(pair)).n.sum()),
-        "value": change.mean,
-        "interval": (change.low, change.high) if change.low is not None else None,
-        "p": change.p,
-    }

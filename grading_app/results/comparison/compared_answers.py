@@ -101,7 +101,8 @@ def load_compared_items(
     """Return the items in these rows of `paired`, in this order, in a constant number of queries."""
     keys_a = [int(paired.scores.items[row]) for row in rows]
     keys_b = [int(paired.items_b[row]) for row in rows]
-    items = {trial_a.pk: trial_a for trial_a in _load_items(keys_a)}
+    questions = Item.objects.annotate(question=Left("input", MAX_QUESTION_LENGTH)).select_related("image", "dataset")
+    items: dict[int, Any] = questions.defer("input", "metadata", "grading_scheme").in_bulk(keys_a)
     trials_a, trials_b = _load_first_trials(a, measures[0], keys_a), _load_first_trials(b, measures[1], keys_b)
     compared = []
     for row, key_a, key_b in zip(rows, keys_a, keys_b, strict=True):
@@ -121,11 +122,6 @@ def load_compared_items(
     return compared
 
 
-def _load_items(keys: list[int]) -> Any:
-    items = Item.objects.filter(pk__in=keys).select_related("image", "dataset")
-    return items.annotate(question=Left("input", MAX_QUESTION_LENGTH)).defer("input", "metadata", "grading_scheme")
-
-
 def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) -> dict[int, Any]:
     """Return the first answer to each item by item, with its score on the measure."""
     runs = Run.objects.filter(condition__in=side.conditions)
@@ -139,15 +135,12 @@ def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) 
     fields = ("item_id", "rating", "cost_usd", "latency_ms")
     found: Iterable[Any] = trials.distinct("item_id").only(*fields)
     trials_by_item: dict[int, Any] = {trial.item_id: trial for trial in found}
-    scores = _load_scores(measure, [trial.pk for trial in trials_by_item.values()])
+    keys = [trial.pk for trial in trials_by_item.values()]
+    graded = AnswerScore.objects.filter(trial__in=keys, grader_kind=measure.kind, grader_id=measure.grader)
+    scores = dict(graded.values_list("trial", "score"))
     for trial in trials_by_item.values():
         trial.score = scores.get(trial.pk)
     return trials_by_item
-
-
-def _load_scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
-    scores = AnswerScore.objects.filter(trial__in=trials, grader_kind=measure.kind, grader_id=measure.grader)
-    return dict(scores.values_list("trial", "score"))
 
 
 def _make_answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:

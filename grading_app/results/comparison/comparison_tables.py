@@ -215,18 +215,13 @@ def describe_result(
         result = f"{high} rates {amount} higher than {low} {scope}."
     else:
         result = f"{high} beats {low} by {amount} {scope}."
+    estimand, alone = "This is for items like these.", paired.on_these_items
+    if alone is not None and alone.low is not None and alone.p is not None:
+        interval = _format_interval(alone.low, alone.high, is_share, 1)
+        p = statistic_format.format_p_equation(alone.p)
+        estimand += f" On these items alone, the interval of B − A is{interval} (p {p})."
     missing = paired.check_missing(pair).describe(names)
-    return " ".join(filter(None, (result, _describe_estimands(paired), missing)))
-
-
-def _describe_estimands(paired: PairedScores) -> str:
-    """Return which question the interval answers, and the answer to the other one if repetitions allow it."""
-    alone = paired.on_these_items
-    if alone is None or alone.low is None or alone.p is None:
-        return "This is for items like these."
-    interval = _format_interval(alone.low, alone.high, paired.measure.is_share, 1)
-    p = statistic_format.format_p_equation(alone.p)
-    return f"This is for items like these. On these items alone, the interval of B − A is{interval} (p {p})."
+    return " ".join(filter(None, (result, estimand, missing)))
 
 
 def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalsite.lib.text.diff import DiffRow, compare_lines
 from grading_app.results.comparison.condition_sides import ConditionSide
@@ -61,7 +60,12 @@ def compare_designs(a: ConditionSide, b: ConditionSide, dimensions: tuple[int | 
         facts_a["Dimension"], facts_b["Dimension"] = names
     merged = {**facts_a, **facts_b}
     facts = [DesignFact(name, facts_a.get(name, "not set"), facts_b.get(name, "not set")) for name in merged]
-    return DesignDifferences(facts, _compare_turns(a, b))
+    turns_a, turns_b = _list_turns(a), _list_turns(b)
+    if turns_a is None or turns_b is None or turns_a == turns_b:
+        return DesignDifferences(facts, [])
+    titles = dict.fromkeys([*turns_a, *turns_b])
+    lines = {title: compare_lines(turns_a.get(title, ""), turns_b.get(title, "")) for title in titles}
+    return DesignDifferences(facts, [TurnDifference(title, of_turn) for title, of_turn in lines.items()])
 
 
 def _list_facts(side: ConditionSide, is_hidden: bool) -> dict[str, str]:
@@ -93,25 +97,14 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def _list_common_parameters(side: ConditionSide, name: str) -> dict[str, str]:
-    """Return the parameters of one part if they are the same for all conditions of the side."""
-    contents = [condition.content.get(name.lower()) for condition in side.conditions]
-    return _list_parameters(name, contents[0]) if all(condition == contents[0] for condition in contents) else {}
+    """Return the parameters of one part if they are the same for all conditions of the side.
 
-
-def _list_parameters(name: str, content: Any) -> dict[str, str]:
-    """Return the parameters of one part. The turns of a prompt are compared as texts instead."""
-    if not isinstance(content, dict):
+    The turns of a prompt are compared as texts instead.
+    """
+    first, *others = [condition.content.get(name.lower()) for condition in side.conditions]
+    if not isinstance(first, dict) or any(content != first for content in others):
         return {}
-    return {f"{name}: {key.replace('_', ' ')}": str(value) for key, value in content.items() if key != "messages"}
-
-
-def _compare_turns(a: ConditionSide, b: ConditionSide) -> list[TurnDifference]:
-    turns_a, turns_b = _list_turns(a), _list_turns(b)
-    if turns_a == turns_b or None in (turns_a, turns_b):
-        return []
-    turns_a, turns_b = turns_a or {}, turns_b or {}
-    titles = list(dict.fromkeys([*turns_a, *turns_b]))
-    return [TurnDifference(title, compare_lines(turns_a.get(title, ""), turns_b.get(title, ""))) for title in titles]
+    return {f"{name}: {key.replace('_', ' ')}": str(value) for key, value in first.items() if key != "messages"}
 
 
 def _list_turns(side: ConditionSide) -> dict[str, str] | None:
