@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import django_tables2 as tables
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.results import statistic_format
-from grading_app.results.frames import Outcomes
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"
@@ -25,78 +21,6 @@ NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 class NumberColumn(tables.Column):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"attrs": NUMBER, **kwargs})
-
-
-class TrialsColumn(NumberColumn):
-    """A count with a link to the counted trials."""
-
-    def __init__(self, query: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.query = query
-
-    def render(self, value: int, record: Outcomes, table: Any) -> SafeString | str:
-        if not value:
-            return "0"
-        query = urlencode({"experiment": table.slug, "condition": record.condition})
-        address = f"{reverse('trial_list')}?{query}{self.query}"
-        return format_html('<a href="{}">{}</a>', address, number_format.format_count(value))
-
-
-class BodyTable(tables.Table):
-    """A table that renders all rows at once and inspects each column's method once, not per cell."""
-
-    class Meta:
-        template_name = "tables/text_table.html"
-
-    @property
-    def body(self) -> SafeString:
-        columns = [self._prepare_column(bound) for bound in self.columns]
-        rows = (
-            format_html_join("", "{}{}</div></td>", ((start, text(record)) for start, text in columns))
-            for record in self.data
-        )
-        return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
-
-    def _prepare_column(self, bound: Any) -> tuple[SafeString, Callable[[Any], Any]]:
-        """Return the start of the column's cells, and the function from a record to the text of its cell."""
-        start = format_html(
-            '<td {} role="cell" data-label="{}"><div class="cell">', bound.attrs["td"].as_html(), bound.header
-        )
-        render = getattr(self, f"render_{bound.name}", bound.column.render)
-        names = set(signature(render).parameters)
-
-        def text(record: Any) -> Any:
-            value = bound.accessor.resolve(record, quiet=True)
-            if value in bound.column.empty_values:
-                return bound.default
-            arguments = {"value": value, "record": record, "table": self, "column": bound.column, "bound_column": bound}
-            return render(**{name: argument for name, argument in arguments.items() if name in names})
-
-        return start, text
-
-
-class AnswerTable(BodyTable):
-    """The outcomes of the trials, one row for each condition."""
-
-    condition = tables.Column()
-    trials = TrialsColumn("")
-    done = TrialsColumn("&status=done")
-    failed = TrialsColumn("&status=failed")
-    open = NumberColumn(verbose_name="Pending")
-    unread = TrialsColumn("&unparsed=true", verbose_name="No rating found")
-    empty = TrialsColumn("&empty=true")
-    truncated = TrialsColumn("&truncated=true")
-    refused = TrialsColumn("&refused=true")
-
-    class Meta(BodyTable.Meta):
-        orderable = False
-
-    def __init__(self, rows: Iterable[Outcomes], *, slug: str, labels: dict[int, str], rated: bool) -> None:
-        self.slug, self.labels = slug, labels
-        super().__init__(list(rows), exclude=() if rated else ("unread",))
-
-    def render_condition(self, value: int) -> str:
-        return self.labels[value]
 
 
 class TextTable(tables.Table):

@@ -15,10 +15,10 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.frames import load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.outcome_table import make_outcome_table
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable
-from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
@@ -69,9 +69,12 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
     form = BoardForm(request.GET, labels)
     cached = get_results(form.make_query(experiment, wave, reading))
     results, screen = cached.value, cached.value.screen if cached.value else None
-    file = make_requested_file(request, screen.tables, f"{slug}-results") if screen else None
-    if file is not None:
-        return file
+    outcomes = None
+    if results is not None:
+        outcomes = make_outcome_table(results.outcomes, labels, is_rated=bool(results.dimensions), slug=slug)
+        tables = [*(screen.tables if screen else []), outcomes]
+        if (file := make_requested_file(request, tables, f"{slug}-results")) is not None:
+            return file
     context = {
         "experiment": experiment,
         "state": experiment.state,
@@ -86,8 +89,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
     }
     if results is not None:
         has_answers = any(row.done or row.failed for row in results.outcomes)
-        outcomes = AnswerTable(results.outcomes, slug=slug, labels=labels, rated=bool(results.dimensions))
-        context["answers"] = outcomes if has_answers else None
+        context["answers"] = get_table_context(outcomes) if outcomes and has_answers else None
     if results is not None and screen is not None:
         order = request.GET.get("sort", "")
         state = f"{reading.pk}-{cached.fingerprint}" if reading else cached.fingerprint

@@ -139,7 +139,7 @@ def test_the_refused_count_includes_refusals_recorded_as_errors_on_every_page(wi
     owner = as_("owner")
     assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["unusable_answers"]
     results = owner.get("/experiments/odd/results/")
-    assert [row.record.refused for row in results.context["answers"].rows] == [1, 1]
+    assert [row["refused"] for row in results.context["answers"]["table"].rows] == [1, 1]
     status = json.loads(run_command("status", "odd", json=True))
     assert [run["refused"] for run in status["runs"]] == [1, 1]
 

@@ -51,7 +51,7 @@ def test_the_page_shows_scores_figures_and_counts(client, experiment):
     assert page.status_code == 200
     text = page.content.decode()
     assert "100.0 %" in text
-    assert "numeric" in text
+    assert "Number" in text
     assert reverse("figure_file", args=["pilot", "accuracy", "svg"]) in text
     assert "/trials/?experiment=pilot&amp;condition=" in text
 
@@ -75,8 +75,8 @@ def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
     for trial, outcome in zip(factories.plan_trials(run), outcomes, strict=True):
         Trial.objects.filter(pk=trial.pk).update(**outcome)
     page = open_results(client, created)
-    (row,) = page.context["answers"].rows
-    assert (row.record.done, row.record.failed, row.record.refused) == (2, 3, 3)
+    (row,) = page.context["answers"]["table"].rows
+    assert (row["done"], row["failed"], row["refused"]) == (2, 3, 3)
     link = re.search(r'href="([^"]*&amp;refused=true)">3</a>', page.content.decode())
     listed = client.get(html.unescape(link[1]))
     assert listed.content.decode().count("refused by the provider") >= 2
@@ -220,7 +220,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     assert stored.context["screen"].items == at_once.context["screen"].items
     for table, same in zip(stored.context["screen"].tables, at_once.context["screen"].tables, strict=True):
         assert table.render("csv") == same.render("csv")
-    assert stored.context["answers"].data.data == at_once.context["answers"].data.data
+    assert stored.context["answers"]["table"].rows == at_once.context["answers"]["table"].rows
     assert [open_figure(client, created, name).content for name in ("ratings", "norms")] == pictures
 
 

@@ -9,6 +9,7 @@ from django.db.models import Q
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, format_days
+from grading_app.results.outcome_table import make_outcome_table
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Trial
 
@@ -63,28 +64,7 @@ def _write_import(source: ReportSource) -> Block | None:
 
 
 def _write_outcomes(source: ReportSource) -> Block:
-    kinds = {
-        "done": "Done",
-        "failed": "Failed",
-        "open": "Open",
-        "empty": "Empty",
-        "truncated": "Truncated",
-        "refused": "Refused",
-        "unread": "No rating",
-    }
-    is_rated = bool(source.frames.dimensions)
-    rows = [
-        {"condition": source.frames.labels.get(outcome.condition, ""), "trials": outcome.trials}
-        | {kind: getattr(outcome, kind) for kind in kinds}
-        for outcome in source.frames.outcomes
-    ]
-    columns = [
-        ResultColumn("condition", "Condition"),
-        ResultColumn("trials", "Trials", "count"),
-        *(ResultColumn(kind, label, "count") for kind, label in kinds.items() if kind != "unread" or is_rated),
-    ]
-    notes = ["Counts of trials. An answer can count as empty, truncated and refused at the same time."]
-    table = ResultTable("outcomes", "Outcomes of the trials", columns, rows, notes=notes)
+    table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
     return make_table_block(table, rows=source.get_url("experiment_results"))
 
 
