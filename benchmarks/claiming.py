@@ -31,6 +31,7 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
 
     connection.settings_dict["NAME"] = database
     from runs_app.engine.admission import WorkerCapacity
+    from runs_app.engine.claim_positions import ClaimPositions
     from runs_app.engine.recorder import Result
     from runs_app.engine.worker_cycle import run_cycle
     from runs_app.engine.worker_registration import WorkerRegistration
@@ -38,9 +39,10 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
 
     worker, n_written = WorkerRegistration().worker_id, 0
     results: list[Result] = []
+    positions = ClaimPositions()
     start = time.time()
     while True:
-        cycle = run_cycle(results, worker, WorkerCapacity(batch))
+        cycle = run_cycle(results, worker, WorkerCapacity(batch, positions=positions))
         n_written += cycle.recorded
         results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in cycle.claims]
         if not results:  # At the end, or at the start, while the endpoint's limit still grows from its first few slots.

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db.models import F, Sum
 
 from runs_app.bounds import BOUNDS
+from runs_app.engine.claim_positions import START, ClaimPosition, ClaimPositions
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.locked_counters import LockedCounters
@@ -74,17 +75,21 @@ GROUP BY p.id
 # Rows are claimed in the order of the partial index: fresh trials before retries, then by their place in a shuffled
 # experiment, then low sample_idx before high, then item, then dimension. SKIP LOCKED keeps a claim from waiting for
 # other transactions on these rows. The inner LIMIT is a constant, so the planner walks the index instead of sorting all
-# pending rows. The outer LIMIT stops the walk. The ids are passed as an array: for a subquery, the planner would expect
-# thousands of rows and read the whole table. A NULL lease never ends.
+# pending rows. The outer LIMIT stops the walk. The walk begins at a claim position (`claim_positions`). The ids are
+# passed as an array: for a subquery, the planner would expect thousands of rows and read the whole table. A NULL lease
+# never ends.
 CLAIM = """
 WITH requested AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
+    SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8,
+        attempts int, place int, sample_idx int, item_id bigint)
 ), picked AS MATERIALIZED (
     SELECT next.id FROM requested CROSS JOIN LATERAL (
         SELECT id FROM (
             SELECT id FROM runs_app_trial
             WHERE run_id = requested.run AND status = 'pending'
                 AND (not_before IS NULL OR not_before <= clock_timestamp())
+                AND (attempts, place, sample_idx, item_id)
+                    >= (requested.attempts, requested.place, requested.sample_idx, requested.item_id)
             ORDER BY attempts, place, sample_idx, item_id, dimension_id LIMIT {most} FOR NO KEY UPDATE SKIP LOCKED
         ) AS claimable LIMIT requested.n
     ) AS next
@@ -94,7 +99,7 @@ UPDATE runs_app_trial t SET
     reserved_usd = requested.reserve, lease_until = clock_timestamp() + requested.lease * interval '1 second',
     not_before = NULL, claimed_at = clock_timestamp()
 FROM requested WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = requested.run
-RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
+RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.place
 """
 CLAIM_FOR_WORKER = CLAIM.format(most=256)  # For each run. The next cycle claims more.
 CLAIM_FOR_BATCH = CLAIM.format(most=BOUNDS["endpoint"]["batch_max_requests"].high)
@@ -105,13 +110,14 @@ class WorkerCapacity:
     """The capacity of one worker: the number of calls it may have in flight, and its load by endpoint.
 
     `in_flight` counts calls in flight. `waiting` counts prefetched claims, `ahead` the prefetched claims that it should
-    have.
+    have. `positions` remember where its claims have arrived in each run.
     """
 
     concurrency: int
     in_flight: Mapping[int, int] = field(default_factory=dict)
     waiting: Mapping[int, int] = field(default_factory=dict)
     ahead: Mapping[int, int] = field(default_factory=dict)
+    positions: ClaimPositions = field(default_factory=ClaimPositions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,9 @@ def count_missing_prefetch(capacity: WorkerCapacity, endpoint_id: int) -> int:
     return capacity.ahead.get(endpoint_id, 0) - capacity.waiting.get(endpoint_id, 0)
 
 
-def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[Claim]:
+def claim_trials(
+    counters: LockedCounters, worker_id: int, limit: int, positions: ClaimPositions | None = None
+) -> list[Claim]:
     """Claim at most `limit` trials under counters that the caller has locked."""
     if not counters.endpoint.is_open or counters.endpoint_delta.pause_s:
         return []
@@ -159,7 +167,7 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
         return []
     allotted = share_slots(slots, demands, budgets, counters.limiter.tokens_left)
     shares = {run_id: n for run_id, n in allotted.items() if n}
-    claims = claim_shares(counters, shares, worker_id) if shares else []
+    claims = claim_shares(counters, shares, worker_id, positions=positions) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
         counters.endpoint_delta = replace(
@@ -185,20 +193,38 @@ def _stop_for_outage(counters: LockedCounters, run_ids: list[int]) -> None:
 
 
 def claim_shares(
-    counters: LockedCounters, shares: Mapping[int, int], worker_id: int | None, *, batch: uuid.UUID | None = None
+    counters: LockedCounters,
+    shares: Mapping[int, int],
+    worker_id: int | None,
+    *,
+    batch: uuid.UUID | None = None,
+    positions: ClaimPositions | None = None,
 ) -> list[Claim]:
     """Claim these numbers of trials by run, reserve their cost, and count them in the locked counters.
 
     A batch claims with its own key as the token. Its claims have no worker and no lease, and are not calls in flight.
+    A run with too few trials after its position is searched again from its start.
     """
+    positions = positions or ClaimPositions()
     token, statement = (uuid.uuid4(), CLAIM_FOR_WORKER) if batch is None else (batch, CLAIM_FOR_BATCH)
     demands = {run_id: counters.runs[run_id].demand for run_id in shares}
     leases = {run_id: demand.lease_s if batch is None else None for run_id, demand in demands.items()}
-    requested = [
-        {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
-        for run_id, n in shares.items()
-    ]
-    rows = fetch_prepared(statement, to_pg_json(requested), token, worker_id)
+
+    def claim(numbers: Mapping[int, int], starts: Mapping[int, ClaimPosition]) -> list[tuple[Any, ...]]:
+        requested = [
+            {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
+            | starts[run_id]._asdict()
+            for run_id, n in numbers.items()
+        ]
+        return fetch_prepared(statement, to_pg_json(requested), token, worker_id)
+
+    starts = {run_id: positions.get(run_id) for run_id in shares}
+    rows = claim(shares, starts)
+    n_found = Counter(run_id for run_id, *_ in rows)
+    missing = {run_id: n - n_found[run_id] for run_id, n in shares.items() if n_found[run_id] < n}
+    if missing := {run_id: n for run_id, n in missing.items() if starts[run_id] != START}:
+        rows += claim(missing, dict.fromkeys(missing, START))
+    positions.note((row[0], ClaimPosition(row[5] - 1, row[7], row[4], row[2])) for row in rows)
     for run_id, n in Counter(run_id for run_id, *_ in rows).items():
         delta = counters.deltas.for_run(counters.get_counter_keys(run_id))
         delta.pending -= n
@@ -215,7 +241,7 @@ def claim_shares(
 def _build_claim(
     row: tuple[Any, ...], token: uuid.UUID, counter_keys: CounterKeys, reserved: Decimal, tokens: int, batched: bool
 ) -> Claim:
-    _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
+    _, trial_id, item_id, dimension_id, sample_idx, attempts, yields, _ = row
     return Claim(
         trial_id, counter_keys, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens, batched
     )

@@ -37,6 +37,21 @@ def execute(sql: str, *parameters: Any) -> None:
         cursor.execute(sql, parameters, prepare=True)
 
 
+def release_locks_early() -> None:
+    """Let this transaction end its locks before its commit is on disk. The caller must then call `wait_for_disk`.
+
+    A flush takes as long as all other work under an endpoint's lock, or longer, and all workers wait for that lock. The
+    order of commits on disk is that of their locks. So a later commit is never on disk without the earlier ones.
+    """
+    fetch_prepared("SELECT set_config('synchronous_commit', 'off', true)")
+
+
+def wait_for_disk() -> None:
+    """Wait until the earlier commits of this session are on disk. Workers that wait at the same time share a flush."""
+    if not connection.in_atomic_block:
+        fetch_prepared("SELECT pg_logical_emit_message(true, 'evalsite', '')")  # Without a record, nothing is flushed.
+
+
 def _get_session() -> Any:
     connection.ensure_connection()
     session: Any = connection.connection

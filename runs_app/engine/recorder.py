@@ -35,7 +35,13 @@ from runs_app.engine.outages import (
     read_signal,
     schedule_test,
 )
-from runs_app.engine.prepared_sql import execute, fetch_prepared, to_pg_json
+from runs_app.engine.prepared_sql import (
+    execute,
+    fetch_prepared,
+    release_locks_early,
+    to_pg_json,
+    wait_for_disk,
+)
 from runs_app.engine.run_lifecycle import is_rejected_too_often
 from runs_app.llm.calls import Allowance, ErrorClass
 from runs_app.models import Attempt, Trial
@@ -74,15 +80,19 @@ class Result:
 
 def record_results(results: Sequence[Result], worker_id: int | None) -> int:
     """Write results. Return how many still held their trial; the others are recorded as late attempts."""
-    return sum(
+    recorded = sum(
         _record_for_endpoint(endpoint_id, batch, worker_id)
         for endpoint_id, endpoint_results in group_by_endpoint(results).items()
         for batch in split_batches(endpoint_results)
     )
+    if results:
+        wait_for_disk()
+    return recorded
 
 
 def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id: int | None) -> int:
     with transaction.atomic():
+        release_locks_early()
         changes = write_trials(results, worker_id)
         if counters := lock_counters(endpoint_id, collect_run_ids(results)):
             apply_changes(counters, changes)

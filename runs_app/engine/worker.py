@@ -23,6 +23,7 @@ from evalsite.lib.ops.versions import SchemaMismatch
 from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
+from runs_app.engine.claim_positions import ClaimPositions
 from runs_app.engine.database_recovery import (
     OUTAGES,
     describe_outage,
@@ -105,6 +106,7 @@ class Drain:
     _designs: DesignCache = field(default_factory=DesignCache)
     _refusals: RecentRefusals = field(default_factory=RecentRefusals)
     _rounds: RoundScheduler = field(default_factory=RoundScheduler)
+    _positions: ClaimPositions = field(default_factory=ClaimPositions)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _watchdog: LeaseWatchdog = field(init=False)
     _spool: ResultSpool = field(init=False)
@@ -160,7 +162,11 @@ class Drain:
             await self._release_unknown()
         self._release(self._prefetched.take_stale())
         capacity = WorkerCapacity(
-            self.limits.concurrency, +self._in_flight, self._prefetched.sizes(), self._prefetched.target_sizes()
+            self.limits.concurrency,
+            +self._in_flight,
+            self._prefetched.sizes(),
+            self._prefetched.target_sizes(),
+            self._positions,
         )
         recorded, jobs, levels = await self._sql(self._write_and_claim, self._take_results(), capacity)
         self._note_recorded(recorded)

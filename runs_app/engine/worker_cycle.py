@@ -1,4 +1,7 @@
-"""A worker's cycle: write the received results and claim for the free slots, in one transaction per endpoint."""
+"""A worker's cycle: write the received results and claim for the free slots, in one transaction per endpoint.
+
+The cycle returns when all its commits are on disk, so no call starts without a durable claim.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from django.db import transaction
 
 from runs_app.engine.admission import Claim, WorkerCapacity, claim_trials, compute_claim_limits
 from runs_app.engine.broken_runs import claim_run_by_run
+from runs_app.engine.claim_positions import ClaimPositions
 from runs_app.engine.database_recovery import OUTAGES, record_each
 from runs_app.engine.locked_counters import lock_counters
+from runs_app.engine.prepared_sql import release_locks_early, wait_for_disk
 from runs_app.engine.recorder import (
     Result,
     apply_changes,
@@ -44,19 +49,23 @@ def run_cycle(results: Sequence[Result], worker_id: int, capacity: WorkerCapacit
     random.shuffle(endpoint_ids)
     for endpoint_id in endpoint_ids:
         max_claims = limits[endpoint_id].claims if endpoint_id in limits else 0
-        n, new_claims = _run_endpoint_cycle(endpoint_id, received.get(endpoint_id, []), worker_id, max_claims)
+        n, new_claims = _run_endpoint_cycle(
+            endpoint_id, received.get(endpoint_id, []), worker_id, max_claims, capacity.positions
+        )
         recorded += n
         claims += new_claims
+    if endpoint_ids:
+        wait_for_disk()
     return CycleResult(recorded, claims, {key: limit.level for key, limit in limits.items()})
 
 
 def _run_endpoint_cycle(
-    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int
+    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int, positions: ClaimPositions
 ) -> tuple[int, list[Claim]]:
     *earlier_batches, last_batch = list(split_batches(results)) or [[]]
     recorded = sum(record_each(batch, worker_id) for batch in earlier_batches)
     try:
-        held, claims = _record_and_claim(endpoint_id, last_batch, worker_id, limit)
+        held, claims = _record_and_claim(endpoint_id, last_batch, worker_id, limit, positions)
         return recorded + held, claims
     except OUTAGES:
         raise
@@ -67,14 +76,15 @@ def _run_endpoint_cycle(
 
 
 def _record_and_claim(
-    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int
+    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int, positions: ClaimPositions
 ) -> tuple[int, list[Claim]]:
     with transaction.atomic():
+        release_locks_early()
         changes = write_trials(results, worker_id)
         counters = lock_counters(endpoint_id, collect_run_ids(results), claiming=limit > 0)
         if counters is None:
             return len(changes.held), []
         apply_changes(counters, changes)
-        claims = claim_trials(counters, worker_id, limit) if limit > 0 else []
+        claims = claim_trials(counters, worker_id, limit, positions) if limit > 0 else []
         counters.write_changes()
     return len(changes.held), claims
