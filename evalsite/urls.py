@@ -13,6 +13,8 @@ from evalsite.lib.web.sign_in import SignInView
 from evalsite.lib.web.sign_in_links import welcome
 from evalsite.search import search
 
+admin.autodiscover()  # Not earlier (`evalsite.apps`).
+
 urlpatterns = [
     path("", home, name="home"),
     path("healthz", views.healthz, name="healthz"),

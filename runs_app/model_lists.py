@@ -18,11 +18,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from evalsite.lib.history import Actor, save_with_history
-from runs_app.batches.http_client import ApiClient
 from runs_app.bounds import BOUNDS, PRICE
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.failures import replace_unstorable
-from runs_app.llm.http_transport import close_session
 from runs_app.llm.keys import read_key
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, LanguageModel
@@ -87,6 +85,9 @@ def fetch_models(endpoint: Endpoint) -> list[ListedModel]:
 
 
 async def _fetch(endpoint: Endpoint) -> dict[str, Any]:
+    from runs_app.batches.http_client import ApiClient  # Imports aiohttp, which no page needs.
+    from runs_app.llm.http_transport import close_session
+
     provider = PROVIDERS[endpoint.provider]
     base = (endpoint.base_url or provider.default_url or "").rstrip("/")
     if not base:

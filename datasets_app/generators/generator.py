@@ -35,7 +35,7 @@ class ParamError(ValueError):
 class Params(BaseModel):
     """The base of every task's parameters: unknown names are errors, and the text "3" is not the number 3."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 def declare_param(default: Any, description: str, *, harder: Harder, **bounds: Any) -> Any:

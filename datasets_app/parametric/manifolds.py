@@ -32,7 +32,9 @@ MAX_DEGREE = 99
 class StrictModel(BaseModel):
     """The base class of every part of a file: unknown fields are errors, and the text "3" is not the number 3."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
 
 
 def _check_scalar(value: Any) -> Any:

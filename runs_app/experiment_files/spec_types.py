@@ -74,4 +74,4 @@ Labels = Annotated[dict[int, Text], BeforeValidator(_parse_points)]
 class Strict(BaseModel):
     """The base of all specs: unknown keys are errors, and the string "3" is not the number 3."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -170,7 +170,7 @@ class GraderSpec(Strict):
 class ScorerSpec(Strict):
     """A scoring rule with its parameters. The scorer declares their names, types and bounds, and checks them."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(defer_build=True, extra="allow")
     __pydantic_extra__: dict[str, Scalar]
 
     name: Name

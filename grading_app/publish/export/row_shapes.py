@@ -32,7 +32,7 @@ Json = dict[str, Any]
 class Shape(BaseModel):
     """A mapping of which these keys are read. Others may be there."""
 
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="allow", strict=True, allow_inf_nan=False)
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------------

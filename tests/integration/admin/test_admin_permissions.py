@@ -17,6 +17,7 @@ from tests.factories.drafts import (
     make_rehearsal_model,
 )
 
+admin.autodiscover()  # The addresses do it, but the parameters below are listed before.
 QUEUE = [model for model in apps.get_app_config("django_q").get_models() if admin.site.is_registered(model)]
 
 
