@@ -13,6 +13,7 @@ from typing import Any
 from django.db import DatabaseError
 from django.db.models.functions import Now
 
+from evalsite.lib.ops.pooling import refuse_transaction_pooling
 from evalsite.lib.ops.versions import check_schema, get_version
 from runs_app.models import Worker
 
@@ -24,10 +25,11 @@ TROUBLE_LENGTH = 200
 class WorkerRegistration:
     """A worker's row, created in the worker's own process.
 
-    Raise SchemaMismatch if the code does not fit the database.
+    Raise SchemaMismatch if the code does not fit the database, and SettingError if its sessions are shared.
     """
 
     def __init__(self) -> None:
+        refuse_transaction_pooling()
         check_schema()
         host, pid = socket.gethostname(), os.getpid()
         name = f"{host}:{pid}:{uuid.uuid4().hex[:8]}"

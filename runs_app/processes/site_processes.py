@@ -15,6 +15,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.ops.installation import ROOT, build_module_command
+from evalsite.lib.ops.pooling import refuse_transaction_pooling
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import explain_unusable, restrict_folder
 from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES
@@ -62,6 +63,7 @@ class AddressError(Exception):
 
 def migrate() -> None:
     """Migrate the database and create the shipped rows. If several machines start at once, only one does this."""
+    refuse_transaction_pooling()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
         try:

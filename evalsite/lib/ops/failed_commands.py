@@ -102,6 +102,11 @@ def _explain_database_error(error: BaseException) -> str | None:
         return f"The disk of the database is full ({reason}). Free space on it, then run the command again."
     if state.startswith(OUT_OF_RESOURCES):
         return f"The database is out of resources: {reason}. Try again when it has less to do."
+    if "unsupported startup parameter" in str(error):
+        return (
+            "DATABASE_URL leads to PgBouncer, which refuses the time-outs of the site's sessions. Use the address of"
+            " PostgreSQL itself, or set pool_mode = session and ignore_startup_parameters = options in pgbouncer.ini."
+        )
     if state.startswith((CONNECTION_LOST, SHUTDOWN)) or (isinstance(error, psycopg.OperationalError) and not state):
         return f"The database cannot be reached: {reason}. Try again when it answers."
     return None
