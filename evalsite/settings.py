@@ -187,7 +187,7 @@ STATICFILES_DIRS = [installation.PACKAGE / "static"]
 # `up` collects the static files for its web server. All other processes, and tests, use them where they are.
 COLLECTED = os.environ.get("EVALSITE_STATIC_ROOT", "")
 STATIC_ROOT = COLLECTED or None
-STORAGES = {
+STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
@@ -195,6 +195,10 @@ STORAGES = {
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
+# With a bucket, machines need no shared folder for images (evalsite/lib/ops/shared_files.py). Its keys are in the
+# variables that all programs for S3 read, such as AWS_ACCESS_KEY_ID.
+if bucket := environment.read_bucket():
+    STORAGES["shared"] = {"BACKEND": "evalsite.lib.ops.s3_storage.Bucket", "OPTIONS": bucket}
 WHITENOISE_USE_FINDERS = not COLLECTED
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -285,8 +289,16 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"one_line": {"()": "django.utils.log.CallbackFilter", "callback": _drop_traceback}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "evalsite.lib.ops.json_log.JsonFormatter"},
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": environment.read_choice("EVALSITE_LOG_FORMAT", ("text", "json")),
+        }
+    },
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         "evalsite": {"level": "INFO"},

@@ -1,15 +1,14 @@
-"""Image files on disk: each is written once under the name of its hash, together with a thumbnail."""
+"""Image files: each is written once under the name of its hash, together with a thumbnail."""
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from datasets_app.importing.image_reader import make_thumbnail
 from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset
+from evalsite.lib.ops.shared_files import AT_ONCE
 
 
 def store_images(images: Iterable[BufferedImage]) -> None:
@@ -32,24 +31,12 @@ def store_images(images: Iterable[BufferedImage]) -> None:
         for sha256, image in distinct.items()
         if sha256 not in existing
     ]
-    for asset in assets:
+
+    def write_files(asset: Asset) -> None:
         data = distinct[asset.sha256].path.read_bytes()
-        if not asset.file.exists():
-            _write(asset.file, data)
-        if not asset.thumbnail_file.exists():
-            _write(asset.thumbnail_file, make_thumbnail(data))
+        asset.shared_file.store(data)
+        asset.shared_thumbnail.store(make_thumbnail(data))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(write_files, assets))
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing. The file is on disk before the database names it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

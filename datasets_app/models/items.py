@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVector
 from django.db import models
@@ -18,6 +17,7 @@ from django.urls import reverse
 from datasets_app.content_hash import describe_item_content
 from datasets_app.models.datasets import Dataset
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.ops.shared_files import SharedFile
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 
 EXCERPT_CHARS = 240
@@ -26,7 +26,7 @@ EXCERPT_CHARS = 240
 @constrain_numbers()
 @constrain_choices
 class Asset(models.Model):
-    """An image, addressed by the SHA-256 of its re-encoded bytes. Its file under MEDIA_ROOT has that name."""
+    """An image, addressed by the SHA-256 of its re-encoded bytes. Its file has that name."""
 
     class Format(models.TextChoices):
         JPEG = "jpeg", "JPEG"
@@ -48,22 +48,22 @@ class Asset(models.Model):
         return f"image/{self.format}"
 
     @property
-    def path(self) -> str:
-        """Return the file's path relative to MEDIA_ROOT."""
-        return f"assets/{self.sha256[:2]}/{self.sha256}.{self.format}"
+    def shared_file(self) -> SharedFile:
+        return SharedFile(f"assets/{self.sha256[:2]}/{self.sha256}.{self.format}", self.sha256)
 
     @property
-    def thumbnail_path(self) -> str:
-        """Return the thumbnail's path relative to MEDIA_ROOT. It is a JPEG of at most 320 px on its longest side."""
-        return f"thumbs/{self.sha256[:2]}/{self.sha256}.jpeg"
+    def shared_thumbnail(self) -> SharedFile:
+        """Return the thumbnail. It is a JPEG of at most 320 px on its longest side."""
+        return SharedFile(f"thumbs/{self.sha256[:2]}/{self.sha256}.jpeg")
 
     @property
     def file(self) -> Path:
-        return Path(settings.MEDIA_ROOT) / self.path
+        """Return the file's place on this machine. Read it with `shared_file.fetch()`, because it may be elsewhere."""
+        return self.shared_file.path
 
     @property
     def thumbnail_file(self) -> Path:
-        return Path(settings.MEDIA_ROOT) / self.thumbnail_path
+        return self.shared_thumbnail.path
 
     @property
     def url(self) -> str:

@@ -181,7 +181,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
     if rating is None or rating.item.image is None:
         raise Http404
     try:
-        file = rating.item.image.file.open("rb")
+        file = rating.item.image.shared_file.fetch().open("rb")
     except FileNotFoundError:
         raise Http404 from None
     response = FileResponse(file, content_type=rating.item.image.content_type, filename="image")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalsite.lib.ops.shared_files import StorageUnavailable
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import requests
 from runs_app.engine.admission import Claim
@@ -97,6 +98,8 @@ def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) 
 def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:
     """Return the jobs of these claims, with their answers from the response cache. Rows are fetched in sets."""
     claims = designs.fetch(claims)
+    questions = (designs.get(claim)[1] for claim in claims)
+    requests.images.fetch_files((question.image, question.image_type) for question in questions if question.image)
     failed_at = _fetch_failed_providers(claims, designs)
     jobs = [_prepare_job(claim, designs, failed_at.get(claim.trial_id, ())) for claim in claims]
     cached = fetch_cached({job.cache_key for job in jobs if job.cache_key})
@@ -128,6 +131,8 @@ def _prepare_job(claim: Claim, designs: DesignCache, failed_at: Sequence[str] = 
         )
     except (PromptError, OSError) as error:
         prepared = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
+    except StorageUnavailable as error:  # It is tried again, as after an error of this program.
+        prepared = CallFailure(ErrorClass.INTERNAL_ERROR, str(error)[:500], was_sent=False)
     except Exception:  # Handled like a broken call, because the other trials of this batch are claimed, too.
         logger.exception("the request of trial %s raised an error", claim.trial_id)
         prepared = CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE, was_sent=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-
 from datasets_app.models import Asset, Item
+from evalsite.lib.ops.shared_files import SharedFile, fetch_all
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.response_cache import build_cache_key
 from runs_app.experiment_options import OnEmpty, OnUnreadable
@@ -302,13 +300,13 @@ class ImageCache:
         self._lock = threading.Lock()
 
     def load(self, sha256: str, content_type: str) -> ImageURL:
-        """Return the image as a data URL. Raise OSError if its file cannot be read."""
+        """Return the image as a data URL. Raise OSError if its file cannot be read, or StorageUnavailable."""
         with self._lock:
             if sha256 in self._urls:
                 self._urls.move_to_end(sha256)
                 return self._urls[sha256]
-        name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
-        url = ImageURL.from_data((Path(settings.MEDIA_ROOT) / name).read_bytes(), content_type)
+        file = _find_file(sha256, content_type)
+        url = ImageURL.from_data(file.fetch().read_bytes(), content_type)
         with self._lock:
             if sha256 not in self._urls:
                 self._urls[sha256] = url
@@ -316,6 +314,16 @@ class ImageCache:
             while self._size > self.MAX_BYTES:
                 self._size -= len(self._urls.popitem(last=False)[1])
         return url
+
+    def fetch_files(self, wanted: Iterable[tuple[str, str]]) -> None:
+        """Fetch the files of these images, by hash and type, from the bucket of the site to this machine."""
+        with self._lock:
+            missing = {image for image in wanted if image[0] not in self._urls}
+        fetch_all(_find_file(*image) for image in missing)
+
+
+def _find_file(sha256: str, content_type: str) -> SharedFile:
+    return Asset(sha256=sha256, format=content_type.removeprefix("image/")).shared_file
 
 
 images = ImageCache()

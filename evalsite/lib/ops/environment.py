@@ -3,6 +3,7 @@
 import ipaddress
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 KNOWN_NAMES = frozenset(
     {
@@ -20,10 +21,15 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_LLM_KEY_NAMES",
+        "EVALSITE_LOG_FORMAT",
         "EVALSITE_OUTAGE_MINUTES",
         "EVALSITE_RATE_LIMIT_PAUSES",
         "EVALSITE_SUPERVISOR_CHANNEL",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
+        "EVALSITE_S3_BUCKET",
+        "EVALSITE_S3_ENDPOINT",
+        "EVALSITE_S3_PREFIX",
+        "EVALSITE_S3_REGION",
         "EVALSITE_SECRET_KEY",
         "EVALSITE_STATIC_ROOT",  # Only `up` sets it, for its web server.
         "EVALSITE_SITE_URL",
@@ -63,6 +69,14 @@ def read_words(name: str, default: str = "", environ: Mapping[str, str] = os.env
     return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]
 
 
+def read_choice(name: str, choices: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> str:
+    """Return one of the choices, by default the first."""
+    value = environ.get(name, "").strip().lower() or choices[0]
+    if value not in choices:
+        raise SettingError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
 def read_whole_number(name: str, *, default: int, minimum: int = 1, environ: Mapping[str, str] = os.environ) -> int:
     value = environ.get(name, str(default)).strip()
     if not value.isdecimal() or int(value) < minimum:
@@ -81,3 +95,24 @@ def read_networks(
         except ValueError:
             raise SettingError(f"{name} must contain addresses or networks such as 10.0.0.0/8, not {word!r}") from None
     return networks
+
+
+def read_bucket(environ: Mapping[str, str] = os.environ) -> dict[str, str | bool]:
+    """Return the options of the bucket for images, empty without one."""
+    values = {
+        name: environ.get(f"EVALSITE_S3_{name}", "").strip() for name in ("BUCKET", "ENDPOINT", "PREFIX", "REGION")
+    }
+    if not values["BUCKET"]:
+        if useless := [f"EVALSITE_S3_{name}" for name, value in values.items() if value]:
+            raise SettingError(f"{', '.join(useless)}: set EVALSITE_S3_BUCKET too")
+        return {}
+    if find_spec("storages") is None or find_spec("boto3") is None:
+        raise SettingError("EVALSITE_S3_BUCKET needs further packages: install evalsite[s3]")
+    options: dict[str, str | bool] = {"bucket_name": values["BUCKET"], "location": values["PREFIX"]}
+    if values["REGION"]:
+        options["region_name"] = values["REGION"]
+    if values["ENDPOINT"]:  # Servers other than Amazon's rarely have a host name for each bucket.
+        if not values["ENDPOINT"].startswith(("http://", "https://")):
+            raise SettingError("EVALSITE_S3_ENDPOINT must start with https:// or http://")
+        options |= {"endpoint_url": values["ENDPOINT"], "addressing_style": "path"}
+    return options

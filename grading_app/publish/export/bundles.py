@@ -68,7 +68,7 @@ def write_bundle(
             writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
         writer.add("names.json", [reader.build_names()])
         for image in reader.list_images():
-            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
+            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.shared_file.fetch()))
     writer.add("schema.json", [json_part({"schema": SCHEMA, "kind": kind})])
     if isinstance(source, Experiment):
         writer.add("design.yaml", [to_yaml(source).encode()])

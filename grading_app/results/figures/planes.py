@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from django.conf import settings
 
 from datasets_app.models import Item
 from grading_app.results import plot_style
@@ -101,7 +100,7 @@ def _find_thumbnails(data: RatingData) -> dict[int, Path]:
         item.pk: item for item in Item.objects.filter(pk__in=data.items, image__isnull=False).select_related("image")
     }
     paths = {
-        index: Path(settings.MEDIA_ROOT) / item.image.thumbnail_path
+        index: item.image.shared_thumbnail.fetch()
         for index, key in enumerate(data.items)
         if (item := items.get(key)) is not None and item.image is not None
     }

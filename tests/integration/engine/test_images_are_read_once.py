@@ -20,7 +20,7 @@ def store(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
 
     def write(sha256: str, data: bytes) -> Path:
-        path = tmp_path / Asset(sha256=sha256, format="png").path
+        path = tmp_path / Asset(sha256=sha256, format="png").shared_file.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return path
