@@ -39,7 +39,8 @@ def record_all(batch: int, answer_chars: int) -> None:
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
 
-    worker, positions, results = WorkerRegistration().worker_id, ClaimPositions(), []
+    worker, positions = WorkerRegistration().worker_id, ClaimPositions()
+    results: list[Result] = []
     while True:
         cycle = run_cycle(results, worker, WorkerCapacity(batch, positions=positions))
         results = []

@@ -27,13 +27,15 @@ RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating"
 WARM_UP = 200
 
 
-def build_messages(number: int, image: str) -> list[dict[str, Any]]:
+def build_messages(number: int, image: str | Callable[[int], str]) -> list[dict[str, Any]]:
+    """Return the messages of a call, with an image or the one that a function returns for its number."""
+    image = image if isinstance(image, str) else image(number)
     text = {"type": "text", "text": RATE.format(number=number)}
     picture = {"type": "image_url", "image_url": {"url": image}}
     return [{"role": "user", "content": [text, picture] if image else text["text"]}]
 
 
-def make_default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_default_caller(url: str, image: str | Callable[[int], str]) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of `litellm.acompletion` as its documentation shows it."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
@@ -52,7 +54,7 @@ def make_default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]
     return call
 
 
-def make_tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_tuned_caller(url: str, image: str | Callable[[int], str]) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of `litellm.acompletion`, tuned from the outside.
 
     It uses litellm's own HTTP handler in place of a provider's client, and logs without a thread. The garbage collector
@@ -81,7 +83,7 @@ class InlineExecutor:
 class AiohttpCaller:
     """A caller by aiohttp alone, which sends the same JSON and parses the reply: the limit of one process."""
 
-    def __init__(self, url: str, image: str) -> None:
+    def __init__(self, url: str, image: str | Callable[[int], str]) -> None:
         self.url, self.image = url, image
         self._session: aiohttp.ClientSession | None = None  # It belongs to the loop of the first call.
 
@@ -97,7 +99,7 @@ class AiohttpCaller:
             await self._session.close()
 
 
-def make_gateway_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_gateway_caller(url: str, image: str | Callable[[int], str]) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of our gateway, warmed up as a worker does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from runs_app.llm import gateway

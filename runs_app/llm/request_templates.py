@@ -26,6 +26,7 @@ CHECK_EVERY = 256
 _IMAGE = re.compile(r"data:image/[\w.+-]+;base64,")
 
 Places = tuple[Any, ...]
+Text = bytes | memoryview  # As in JSON. That of an image is not copied until the body is joined.
 
 
 def _make_marker(number: int, *, is_image: bool = False) -> str:
@@ -51,16 +52,16 @@ class Template:
 
     url: str
     headers: dict[str, str] = field(repr=False)
-    pieces: list[str] = field(repr=False)
+    pieces: list[bytes] = field(repr=False)
     places: list[int]
     n_filled: int = 0
 
-    def fill(self, texts: list[str]) -> ShapedRequest:
+    def fill(self, texts: list[Text]) -> ShapedRequest:
         """Return the request with these texts, which are written as in JSON."""
-        parts = [self.pieces[0]]
+        parts: list[Text] = [self.pieces[0]]
         for place, piece in zip(self.places, self.pieces[1:], strict=True):
             parts += texts[place], piece
-        return ShapedRequest(self.url, self.headers, "".join(parts).encode())
+        return ShapedRequest(self.url, self.headers, b"".join(parts))
 
 
 class RequestTemplates:
@@ -99,7 +100,7 @@ class RequestTemplates:
         while len(self._templates) > MAX_TEMPLATES:
             self._templates.popitem(last=False)
 
-    async def _build(self, request: CallRequest, key: str, texts: list[str]) -> Template | None:
+    async def _build(self, request: CallRequest, key: str, texts: list[Text]) -> Template | None:
         """Return a template that holds for this request, or None."""
         shaped = await self._shape(request, key)
         marked = replace(request, messages=_mark_places(request.messages))
@@ -124,13 +125,13 @@ def _identify(request: CallRequest, key: str, places: Places) -> Places:
     )
 
 
-def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] | None:
+def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[Text]] | None:
     """Return the structure of the messages and their texts, or None for unusual ones.
 
     The texts are written as in JSON. That of an image is its data. Blank texts are unusual: some adapters drop them.
     """
     places: list[Any] = []
-    texts: list[str] = []
+    texts: list[Text] = []
     for message in messages:
         content = message.get("content")
         if len(message) != 2 or content is None:
@@ -139,7 +140,7 @@ def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] |
             if not content or content.isspace():
                 return None
             places.append(message["role"])
-            texts.append(json.dumps(content)[1:-1])
+            texts.append(_write_text(content))
             continue
         parts: list[Any] = []
         for part in content:
@@ -152,20 +153,27 @@ def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] |
     return (tuple(places), texts) if texts else None
 
 
-def _split_part(part: dict[str, Any]) -> tuple[Any, str] | None:
+def _split_part(part: dict[str, Any]) -> tuple[Any, Text] | None:
     """Return the structure of a part of a message, and its text or the data of its image as in JSON, or None."""
     if part.get("type") == "text" and isinstance(part.get("text"), str):
         mark, text = part.get("cache_control"), part["text"]
         is_usual = len(part) == (2 if mark is None else 3) and text and not text.isspace()
-        return (("text", json.dumps(mark)), json.dumps(text)[1:-1]) if is_usual else None
+        return (("text", json.dumps(mark)), _write_text(text)) if is_usual else None
     image = part.get("image_url")
     if part.get("type") == "image_url" and len(part) == 2 and isinstance(image, dict) and image.keys() == {"url"}:
         url = image["url"]
         prefix = _IMAGE.match(url)
         if prefix and len(url) > prefix.end():
-            data = url[prefix.end() :]
-            return ("image", prefix[0]), data if isinstance(url, ImageURL) else json.dumps(data)[1:-1]
+            is_plain = isinstance(url, ImageURL)
+            return ("image", prefix[0]), (
+                memoryview(url.encode())[prefix.end() :] if is_plain else _write_text(url[prefix.end() :])
+            )
     return None
+
+
+def _write_text(text: str) -> bytes:
+    """Return the text as JSON writes it, without quotes."""
+    return json.dumps(text)[1:-1].encode()
 
 
 def _mark_places(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -195,4 +203,4 @@ def find_places(shaped: ShapedRequest, n_texts: int) -> Template | None:
     elsewhere = f"{shaped.url} {shaped.headers}"
     if set(order) != set(range(n_texts)) or any(marker in elsewhere for marker in markers):
         return None
-    return Template(shaped.url, shaped.headers, pattern.split(body), order)
+    return Template(shaped.url, shaped.headers, [piece.encode() for piece in pattern.split(body)], order)

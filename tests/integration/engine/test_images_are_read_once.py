@@ -58,6 +58,6 @@ def test_an_image_stands_in_the_body_as_json_writes_it():
     for address in (url, plain):
         messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}]
         _, texts = split_messages(messages)
-        bodies.append(Template("", {}, ['{"data": "', '"}'], [0]).fill(texts).body)
+        bodies.append(Template("", {}, [b'{"data": "', b'"}'], [0]).fill(texts).body)
     assert bodies[0] == bodies[1]
     assert json.loads(bodies[0])["data"] == plain.partition(",")[2]
