@@ -79,7 +79,7 @@ Turns = tuple[Mapping[str, str], ...]
 class Section(BaseModel):
     """A section of the file. Keys that are unknown here are kept, so that the report can name them."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="allow", frozen=True, allow_inf_nan=False)
 
 
 class DatasetSection(Section):
