@@ -25,19 +25,28 @@ def clock():
 
 
 @pytest.fixture
-def claim(clock):
-    """Return a function that claims with the positions of one worker, for a run of twelve items."""
+def positions(clock):
+    return ClaimPositions(clock)
+
+
+@pytest.fixture
+def many(db):
+    """Return a run of twelve items."""
     experiment = factories.make_experiment("many", dataset=factories.make_dataset("many", 12), samples=1, max_usd=None)
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
+    return run
+
+
+@pytest.fixture
+def claim(many, positions):
+    """Return a function that claims with the positions of one worker, and returns the claims by item."""
     worker = register_worker()
-    positions = ClaimPositions(clock)
 
     def claim(n, results=()):
         claims = run_cycle(results, worker, WorkerCapacity(n, positions=positions)).claims
         return sorted(claims, key=lambda claim: claim.item_id)
 
-    claim.positions, claim.run = positions, run
     return claim
 
 
@@ -49,10 +58,10 @@ def list_items(claims):
     return [claim.item_id for claim in claims]
 
 
-def test_a_claim_continues_after_the_last_one(claim):
+def test_a_claim_continues_after_the_last_one(claim, many, positions):
     first, second = claim(4), claim(4)
     assert list_items(second)[0] > list_items(first)[-1]
-    assert claim.positions.get(claim.run.pk).item_id == list_items(second)[-1]
+    assert positions.get(many.pk).item_id == list_items(second)[-1]
 
 
 def test_a_released_trial_is_claimed_when_the_claims_begin_at_the_start_again(claim, clock):
