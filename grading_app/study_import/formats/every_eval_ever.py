@@ -94,9 +94,8 @@ def read_every_eval_ever(path: Path) -> Study:
             [f"{path.name}: {len(evaluations)} evaluations have only means, without samples: nothing to import"]
         )
     distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
-    first = next(iter(evaluations.values()), {})
     return Study(
-        name=str(first.get("evaluation_id") or path.stem).partition("/")[0] if len(conditions) == 1 else path.stem,
+        name=", ".join(sorted({item.category for item in items.values()}))[:200],
         tool=TOOL,
         items=list(items.values()),
         conditions=distinct_conditions,

@@ -150,6 +150,6 @@ HUB_EVAL = StudyFormat(
     label="Benchmark of the Hub (eval.yaml)",
     recognises=lambda path: False,
     read=_refuse_results,
-    content="eval.yaml, or a folder with it and the files of its split: a draft with its dataset",
+    content="the file eval.yaml, or a folder with it and the files of its split: a draft with its dataset",
     find_design=find_design,
 )

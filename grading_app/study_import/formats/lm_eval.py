@@ -94,7 +94,7 @@ def read_lm_eval(path: Path) -> Study:
             notes.append(f"{len(names)} tasks or groups have no samples, only means, which are not taken: {shown}.")
     distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
     return Study(
-        name=path.stem if path.is_file() else path.name,
+        name=", ".join(sorted({one.task for one in samples}))[:200],
         tool=TOOL,
         items=list(items.values()),
         conditions=distinct_conditions,

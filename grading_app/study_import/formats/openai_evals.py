@@ -108,9 +108,8 @@ def read_openai_evals(path: Path) -> Study:
                         ),
                     ))  # fmt: skip
     distinct_conditions, separation_notes = separate_equal(conditions)
-    first = logs[0].spec
     return Study(
-        name=str(first.get("base_eval") or path.stem) if len(logs) == 1 else path.stem,
+        name=", ".join(sorted({str(log.spec.get("base_eval") or path.stem) for log in logs}))[:200],
         tool=TOOL,
         items=list(items.values()),
         conditions=distinct_conditions,

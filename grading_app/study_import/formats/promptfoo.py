@@ -361,7 +361,7 @@ PROMPTFOO = StudyFormat(
     label="promptfoo",
     recognises=lambda path: bool(_find_results(path)),
     read=read_promptfoo,
-    content="the JSON of `promptfoo eval -o results.json`, or the YAML configuration for a design",
+    content="the JSON of results (-o results.json), or a folder of them; for a design, the YAML configuration",
     suffixes=(".json",),
     find_design=find_design,
 )
