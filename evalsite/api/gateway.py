@@ -122,32 +122,37 @@ def _list_models(experiment: Experiment) -> list[LanguageModel]:
 def _read_call(request: HttpRequest, experiment: Experiment, form: str) -> tuple[ExternalRequest, dict[str, Any]]:
     """Return the call with its bounds, and the request's content. Raise Refused if it cannot be passed on."""
     try:
-        content = json.loads(request.body)
+        content = json.loads(request.body, parse_constant=_refuse_constant)
         name = content.get("model") if isinstance(content, dict) else None
         run = _find_run(experiment, name) if isinstance(name, str) else None
         if isinstance(name, str) and run is None:
-            raise Refused(404, f"The experiment {experiment} has no model {name[:80]!r}.", "model_not_found")
-        payload = check_request(
-            content,
-            form,
-            has_budget=experiment.max_usd is not None,
-            has_write_price=run is not None and run.condition.model.cache_write_price is not None,
-        )
+            raise Refused(404, f"The experiment {experiment} has no model {clean(name[:80])!r}.", "model_not_found")
+        has_price = run is not None and run.condition.model.cache_write_price is not None
+        payload = check_request(content, form, has_budget=experiment.max_usd is not None, has_write_price=has_price)
+        if run is None:
+            raise RequestRefused("model: name a model of the experiment")
+        return _build_call(request, run, form, payload), payload
     except (RequestRefused, ValueError, RecursionError) as problem:
-        text = str(problem) if isinstance(problem, RequestRefused) else "the body must be JSON in UTF-8"
+        text = str(problem) if isinstance(problem, RequestRefused) else "the body must be JSON in UTF-8, not too deep"
         raise Refused(400, text, "invalid_request_error") from None
-    if run is None:
-        raise Refused(400, "model: name a model of the experiment", "invalid_request_error")
-    model = run.condition.model
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which are no JSON and which the database cannot store."""
+    raise ValueError(name)
+
+
+def _build_call(request: HttpRequest, run: Run, form: str, payload: dict[str, Any]) -> ExternalRequest:
+    """Return the call with its bounds. Raise RequestRefused if its model has another API, or it has no bound."""
+    model, token = run.condition.model, reach.get_token(request)
+    experiment = token.experiment
     provider = PROVIDERS[model.endpoint.provider]
     speaks = OPENAI if provider.speaks_openai else provider.name
     if speaks != form:
         how = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}.get(speaks)
         advice = f"call {how}" if how else "connect its server as an endpoint with OpenAI's API"
-        raise Refused(400, f"The endpoint of {model} has another API; {advice}.", "invalid_request_error")
-    token = reach.get_token(request)
+        raise RequestRefused(f"The endpoint of {model} has another API; {advice}.")
     n_input, n_output = compute_bounds(payload, model.model, model.max_output_tokens)
-    stored = clean({name: value for name, value in payload.items() if name not in ("model", "messages")})
     identity = [experiment.pk, form, provider.name, model.model, {**payload, "model": "", "user": ""}]
     call = ExternalRequest(
         run=run,
@@ -155,15 +160,15 @@ def _read_call(request: HttpRequest, experiment: Experiment, form: str) -> tuple
         session=find_session(payload, request.headers.get(SESSION_HEADER, "")),
         token=str(token),
         messages=describe_messages(payload),
-        parameters=stored,
+        parameters=clean({name: value for name, value in payload.items() if name not in ("model", "messages")}),
         input_tokens=n_input,
         output_tokens=n_output,
         cache_key=hash_content(["external", json.dumps(identity, sort_keys=True)]),
     )
     if experiment.max_usd is not None and call.ceiling_usd is None:
         missing = "max_tokens" if model.prices.is_known else "a price of the model"
-        raise Refused(400, f"The experiment has a budget, so the call needs {missing}.", "invalid_request_error")
-    return call, payload
+        raise RequestRefused(f"The experiment has a budget, so the call needs {missing}.")
+    return call
 
 
 _runs: dict[tuple[int, str], tuple[float, Run]] = {}

@@ -33,6 +33,7 @@ PART_TYPES = frozenset(
 LARGE_IMAGES = ((8192, 8192), (2048, 768), (8192, 3072), (10_000, 768))
 REPLY_TOKENS = 64  # What a provider may add around messages and tools, besides one token for each byte.
 MAX_MESSAGES = 10_000
+MAX_OUTPUT_TOKENS = 10_000_000  # No model answers as much, and its cost fits the column.
 
 
 class RequestRefused(ValueError):
@@ -63,6 +64,16 @@ def _check_fields(payload: Mapping[str, Any], form: str) -> None:
     tools = payload.get("tools") or []
     if not isinstance(tools, list) or not all(_get(tool, "type") in TOOL_TYPES[form] for tool in tools):
         raise RequestRefused("tools: only functions that the program calls itself; tools of the provider cost extra")
+    if not isinstance(payload.get("stream_options") or {}, dict):
+        raise RequestRefused("stream_options must be an object")
+    for message in payload["messages"]:
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise RequestRefused("messages: tool_calls must be a list of objects")
+    _check_parts(payload)
+
+
+def _check_parts(payload: Mapping[str, Any]) -> None:
     for part in _iterate_parts(payload):
         if part.get("type") not in PART_TYPES:
             raise RequestRefused(f"messages: a part of type {part.get('type')!r} has no known size")
@@ -83,7 +94,10 @@ def compute_bounds(payload: Mapping[str, Any], model: str, model_limit: int | No
     n_images = sum(part.get("type") in ("image_url", "image") for part in _iterate_parts(payload))
     text = json.dumps(_without_images(dict(payload)), ensure_ascii=False, separators=(",", ":"))
     n_input = len(text.encode("utf-8", "surrogatepass")) + REPLY_TOKENS + n_images * per_image
-    return n_input, parameters.compute_output_ceiling(payload, model_limit)
+    n_output = parameters.compute_output_ceiling(payload, model_limit)
+    if n_output is not None and n_output > MAX_OUTPUT_TOKENS:
+        raise RequestRefused(f"max_tokens: at most {MAX_OUTPUT_TOKENS:,} tokens with all completions")
+    return n_input, n_output
 
 
 def describe_messages(payload: Mapping[str, Any]) -> list[dict[str, Any]]:

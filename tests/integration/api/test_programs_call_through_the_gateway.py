@@ -5,6 +5,8 @@ from decimal import Decimal
 
 import pytest
 from django.db import connection
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from grading_app.consistency_check import compare_counters
 from grading_app.models import BlindReading
@@ -310,3 +312,51 @@ def test_a_snapshot_has_the_calls_of_programs(program, agents):
     assert snapshot.counts["rows"]["trials"] == 0, "the trials of the design"
     assert snapshot.counts["rows"]["attempts"] == 1
     assert verify(snapshot.path).problems == []
+
+
+ODD = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**20), 10**20),
+        st.sampled_from([1e308, -0.0, "", "x" * 300, "\x00", "\ud800"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["type", "text", "content", "function", "role", "cache_control", "a"]), inner, max_size=3
+        ),
+    ),
+    max_leaves=6,
+)
+NAMES = [
+    "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens", "max_completion_tokens",
+    "system", "metadata", "user", "thinking", "reasoning", "stop", "seed", "unknown",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    address=st.sampled_from([CHAT, MESSAGES]),
+    fields=st.dictionaries(st.sampled_from(NAMES), ODD, max_size=3),
+    message=st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "name"]), ODD, max_size=3),
+)
+def test_odd_requests_are_refused_or_answered(address, fields, message, program, provider):
+    messages = [{"role": "user", "content": "hello"}, message, {"role": "user", "content": "bye"}]
+    answer = ask(program, address=address, **{"messages": messages, **fields})
+    content = b"".join(answer) if answer.streaming else answer.content
+    assert answer.status_code in (200, 400, 402, 404), content[:300]
+
+
+@pytest.mark.parametrize("body", [b'{"temperature": NaN}', b'{"messages": ' + b"[" * 600 + b"]" * 600 + b"}"])
+def test_a_body_that_json_does_not_allow_or_too_deep_is_refused(body, program):
+    content = b'{"model": "small", ' + body[1:]
+    answer = program.post(CHAT, content, content_type="application/json")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+def test_a_limit_beyond_any_model_is_refused_without_a_budget_too(program, agents):
+    Experiment.objects.filter(pk=agents.pk).update(max_usd=None)
+    answer = ask(program, max_tokens=10**30)
+    assert (answer.status_code, "max_tokens" in answer.json()["error"]["message"]) == (400, True)
