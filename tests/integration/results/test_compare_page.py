@@ -10,6 +10,7 @@ from django.db import connection
 from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
@@ -293,7 +294,11 @@ def test_an_unknown_side_is_not_found(client, quiz, wrong):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("measure", "nothing", "Select a valid choice: there is no measure nothing; existing measures: numeric."),
+        (
+            "measure",
+            "nothing",
+            'Select a valid choice: there is no measure nothing; existing measures: numeric "Number".',
+        ),
         ("margin", "-1", "Enter a number above 0, or leave it empty."),
         ("margin", "wide", "Enter a number."),
         ("filter", "best", "Select a valid choice. best is not one of the available choices."),
@@ -304,7 +309,7 @@ def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value
     page = open_page(client, quiz, **{name: value})
     assert page.status_code == 200
     assert page.context["form"].errors[name] == [expected]
-    assert expected in page.content.decode()
+    assert escape(expected) in page.content.decode()
 
 
 @pytest.mark.slow

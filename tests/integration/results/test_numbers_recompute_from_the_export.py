@@ -91,7 +91,7 @@ def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
     assert len(lines) == 4
     exported = export_rows(rated, "trials")
     for line in lines:
-        mine = [r for r in exported if r["model"] == line.condition and r["dimension"] == line.measure.label.lower()]
+        mine = [r for r in exported if r["model"] == line.condition and r["dimension"] == line.measure.key.lower()]
         scored = [row for row in mine if row["rating"]]
         expected = compute_by_hand([int(row["rating"]) for row in scored], [row["item_key"] for row in scored])
         n, mean, sd, se, *_ = expected
@@ -107,7 +107,7 @@ def test_a_wave_is_summarised_separately(rated):
     exported = [row for row in export_rows(rated, "trials") if row["wave"] == "1" and row["rating"]]
     counts = Counter((row["model"], row["dimension"]) for row in exported)
     lines = frames.lines
-    assert {(line.condition, line.measure.label.lower()): line.score.n for line in lines} == counts
+    assert {(line.condition, line.measure.key.lower()): line.score.n for line in lines} == counts
     assert sum(row.trials for row in frames.outcomes) == 2 * 7 * 2 * 4
 
 
@@ -137,12 +137,12 @@ def test_outcomes_count_the_exported_trials(rated):
 def test_shares_and_their_errors_equal_the_exported_gradings(graded):
     frames = load_frames(graded)
     lines = frames.lines
-    assert [line.measure.label for line in lines] == ["numeric", "numeric", "exact_match", "exact_match"]
+    assert [line.measure.key for line in lines] == ["numeric", "numeric", "exact_match", "exact_match"]
     for line in lines:
         mine = [
             row
             for row in export_rows(graded, "gradings")
-            if row["model"] == line.condition and row["scorer"] == line.measure.label
+            if row["model"] == line.condition and row["scorer"] == line.measure.key
         ]
         scored = [row for row in mine if row["score"]]
         expected = compute_by_hand([float(row["score"]) for row in scored], [row["item_key"] for row in scored])

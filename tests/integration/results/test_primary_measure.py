@@ -65,10 +65,10 @@ def test_every_page_and_file_shows_it_first(client):
     experiment = make_study("exact_match")
     assert [measure.key for measure in list_measures(experiment)] == ["exact_match", "numeric"]
     page = open_results(client, experiment)
-    assert page.context["first"]["table"].title == "exact_match (primary measure)"
+    assert page.context["first"]["table"].title == "Exact match (primary measure)"
     assert page.context["screen"].problem == ""
     (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
-    assert load_headlines([totals])[experiment.pk].measure == "exact_match"
+    assert load_headlines([totals])[experiment.pk].measure == "Exact match"
     scope = ScopeForm({}, experiment)
     assert scope.is_valid()
     assert scope.get_scope().measure.key == "exact_match"
@@ -91,9 +91,9 @@ def test_it_can_change_after_the_launch_and_pages_follow_at_once(client):
     Experiment.objects.filter(pk=experiment.pk).update(status="active")
     open_results(client, experiment)
     call_command("experiment", "set", "study", "--primary-measure", "exact_match", stdout=StringIO())
-    assert open_results(client, experiment).context["first"]["table"].title == "exact_match (primary measure)"
+    assert open_results(client, experiment).context["first"]["table"].title == "Exact match (primary measure)"
     call_command("experiment", "set", "study", "--primary-measure", "none", stdout=StringIO())
-    assert open_results(client, experiment).context["first"]["table"].title == "numeric"
+    assert open_results(client, experiment).context["first"]["table"].title == "Number"
     assert experiment.history.filter(aspect="primary measure").count() == 2
     with pytest.raises(CommandError, match="primary-measure"):
         call_command("experiment", "set", "study", "--primary-measure", "x" * 201, stdout=StringIO())
@@ -104,7 +104,7 @@ def test_a_measure_without_scores_is_named_before_the_launch_and_on_the_results(
     (warning,) = [text for text in Design.load(experiment).find_warnings() if text.startswith("primary_measure")]
     assert warning.startswith("primary_measure: strict-judge is no dimension, rule or judge of this design (numeric, ")
     page = open_results(client, experiment)
-    assert "The primary measure strict-judge has no scores; numeric comes first." in page_text(page)
+    assert "The primary measure strict-judge has no scores; Number comes first." in page_text(page)
     experiment.primary_measure = "numeric"
     assert not [text for text in Design.load(experiment).find_warnings() if text.startswith("primary_measure")]
 
