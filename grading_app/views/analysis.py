@@ -26,8 +26,8 @@ from grading_app.views.result_tables import get_table_context, make_requested_fi
 from grading_app.views.svg_figures import make_figure_context
 from runs_app.views.permissions import get_visible_experiment
 
-ANSWERS = ("norms", "conditions", "outliers", "robustness")
-"""The sections whose first table and figure the page shows at once: who differs, where, and how sure it is."""
+ANSWERS = ("norms", "conditions", "outliers")
+"""The sections whose first table and figure the page shows at once: who differs, how sure that is, and where."""
 MAX_CARDS, MAX_SCORES = 8, 12
 """The number of outliers with answers, and of scores per outlier."""
 
