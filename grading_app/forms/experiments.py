@@ -113,7 +113,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         self._offer_scorers()
         allow_empty_options(self)
         chosen_judges = list(self.instance.graders)
-        judges = Grader.objects.visible_to(user).filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
+        judges = Grader.objects.visible_to(user).in_use().filter(rubric__status=Rubric.Status.APPROVED)
         judges = judges.select_related("language_model", "rubric").order_by("name")
         offered = [(row.name, f"{row.name}: {row.language_model} by {row.rubric}") for row in judges]
         names = {name for name, _ in offered}

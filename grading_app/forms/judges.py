@@ -79,11 +79,7 @@ class JudgeForm(forms.Form):
         graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
         # With another rubric, the judge's own rubric may be archived.
         has_other_rubric = data is not None and data.get("rubric")
-        graders = (
-            graders.filter(archived_at=None)
-            if has_other_rubric
-            else graders.filter(pk__in=select_usable_graders(experiment))
-        )
+        graders = graders.in_use() if has_other_rubric else graders.filter(pk__in=select_usable_graders(experiment))
         fields: Any = self.fields
         fields["grader"].queryset = graders.order_by("name")
         fields["wave"].queryset = experiment.waves.all()

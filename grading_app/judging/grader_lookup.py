@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from evalsite.lib.history import Actor
 from evalsite.lib.text.names import NamedChoice, UnknownNameError, find_named
@@ -36,7 +36,7 @@ def choose_graders(
         raise PlanError(["texts: also name the grader that judges with them"])
     if rubric_row is None:
         return []
-    graders = list(_select_graders().filter(rubric=rubric_row, archived_at=None))
+    graders = list(Grader.objects.with_parts().in_use().filter(rubric=rubric_row))
     if not graders:
         raise PlanError([f"rubric: no grader uses {rubric_row}; also name the grader that judges by it"])
     return graders
@@ -47,7 +47,7 @@ def _find_by_names(experiment: Experiment, names: Sequence[str]) -> list[Grader]
     for condition in experiment.grade_conditions.filter(kind="judge", grader__isnull=False):
         keys[cast(int, condition.grader_id)].extend((f"g{condition.pk}", condition.grade_condition_id))
     # An archived grader is found by its own name only, so that the error can say that it is archived.
-    graders = _select_graders().filter(Q(archived_at=None) | Q(name__in=names)).order_by("name")
+    graders = Grader.objects.with_parts().filter(Q(archived_at=None) | Q(name__in=names)).order_by("name")
     choices = [
         NamedChoice(
             grader,
@@ -73,12 +73,12 @@ def _find_by_names(experiment: Experiment, names: Sequence[str]) -> list[Grader]
 
 
 def find_grader(name: str) -> Grader | None:
-    return _select_graders().filter(name=name).first()
+    return Grader.objects.with_parts().filter(name=name).first()
 
 
 def find_design_graders(experiment: Experiment) -> list[Grader]:
     """Return the graders of the design, which judge automatically. Deleted graders are skipped."""
-    graders = {grader.name: grader for grader in _select_graders().filter(name__in=experiment.graders)}
+    graders = {grader.name: grader for grader in Grader.objects.with_parts().filter(name__in=experiment.graders)}
     return [graders[name] for name in experiment.graders if name in graders]
 
 
@@ -87,10 +87,6 @@ def find_panel(name: str) -> Panel:
     if panel is None:
         raise PlanError([f"panel: there is no panel {name}"])
     return panel
-
-
-def _select_graders() -> QuerySet[Grader]:
-    return Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
 
 
 def _find_rubric(reference: str) -> Rubric:
@@ -113,7 +109,7 @@ def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -
     if (grader.rubric, grader.text_set) == (rubric, texts):
         return grader
     fields = {name: getattr(grader, name) for name in VARIANT_FIELDS} | {"rubric": rubric, "text_set": texts}
-    existing: Grader | None = _select_graders().filter(archived_at=None, **fields).first()
+    existing: Grader | None = Grader.objects.with_parts().in_use().filter(**fields).first()
     return existing or Grader(name=_make_name(grader, rubric, texts), **fields)
 
 

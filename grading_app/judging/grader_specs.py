@@ -50,7 +50,7 @@ def read_grader_names(builder: RowBuilder, entries: Sequence[str | GraderSpec]) 
 
 
 def _find_or_report(builder: RowBuilder, path: str, name: str) -> Grader | None:
-    grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
+    grader: Grader | None = Grader.objects.in_use().filter(name=name).first()
     if grader is None:
         builder.problems.append(f"{path}: there is no grader {name}")
     return grader
@@ -131,7 +131,7 @@ def list_judges(experiment: Experiment) -> dict[str, Grader]:
     """Return the judges of the design and the judges added later by the id of their condition, without duplicates."""
     added_conditions = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
     graders = Grader.objects.filter(pk__in=added_conditions.values("grader")).order_by("pk")
-    added_graders = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+    added_graders = graders.with_parts()
     return {
         grader.grade_condition_id: grader for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
     }

@@ -25,7 +25,7 @@ class PanelSpec(Strict):
 
 def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
     """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
-    rows = Grader.objects.filter(name__in=spec.graders, archived_at=None)
+    rows = Grader.objects.in_use().filter(name__in=spec.graders)
     graders_by_name = {row.name: row for row in rows.select_related(*PARTS)}
     for index, name in enumerate(spec.graders):
         if name not in graders_by_name:

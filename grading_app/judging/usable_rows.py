@@ -37,4 +37,4 @@ def is_usable(row: Rubric | TextSet, experiment: Experiment) -> bool:
 
 def select_usable_graders(experiment: Experiment) -> Any:
     """Return the graders in use whose rubric may judge this experiment's answers."""
-    return Grader.objects.filter(archived_at=None, rubric__in=select_usable(Rubric, experiment).values("pk"))
+    return Grader.objects.in_use().filter(rubric__in=select_usable(Rubric, experiment).values("pk"))

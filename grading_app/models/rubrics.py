@@ -139,6 +139,14 @@ class GraderQuerySet(models.QuerySet["Grader"]):
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
 
+    def in_use(self) -> Self:
+        """Return the graders that may give new gradings: those that are not archived."""
+        return self.filter(archived_at=None)
+
+    def with_parts(self) -> Self:
+        """Fetch each grader with the rows that its requests consist of."""
+        return self.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+
 
 @constrain_numbers()
 @constrain_choices
@@ -227,7 +235,7 @@ class Grader(models.Model):
         """
         with transaction.atomic():
             self.check_archivable(by)
-            if not Grader.objects.filter(pk=self.pk, archived_at=None).update(archived_at=timezone.now()):
+            if not Grader.objects.in_use().filter(pk=self.pk).update(archived_at=timezone.now()):
                 raise TransitionError(f"grader {self} is already archived")
             record_changes([(self, "in use", "archived")], by=by, reason=reason)
 

@@ -39,7 +39,7 @@ def judge_list(request: HttpRequest) -> HttpResponse:
     with_archived = "archived" in request.GET
     rows = select_judges(request.user).order_by("name")
     context = {
-        "judges": list(rows if with_archived else rows.filter(archived_at=None)),
+        "judges": list(rows if with_archived else rows.in_use()),
         "with_archived": with_archived,
         "may_add": request.user.has_perm("grading_app.add_grader"),
     }

@@ -68,7 +68,7 @@ class Command(OutputCommand):
         with transaction.atomic():
             experiment, notes = create_draft(design, owner, trusted=True)
             prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
-            graders = Grader.objects.filter(name__in=experiment.graders, archived_at=None)
+            graders = Grader.objects.in_use().filter(name__in=experiment.graders)
             rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
             waiting = [f"{row._meta.verbose_name} approve {row} --reason TEXT" for row in (*prompts, *rubrics)]
             transaction.set_rollback(dry_run)
