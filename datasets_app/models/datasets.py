@@ -19,7 +19,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.history import (
     Actor,
-    StatusChange,
+    HasHistory,
     TransitionError,
     TransitionQuerySet,
     record_changes,
@@ -80,7 +80,7 @@ class DatasetQuerySet(StarredQuerySet, TransitionQuerySet):
 
 @constrain_numbers()
 @constrain_choices
-class Dataset(models.Model):
+class Dataset(HasHistory, models.Model):
     """A version of a named set of items. A database trigger freezes the items when the dataset is approved."""
 
     class Status(models.TextChoices):
@@ -143,10 +143,6 @@ class Dataset(models.Model):
     def is_parametric(self) -> bool:
         """Return whether its items are cases of parametric tasks, generated for it or copied from another dataset."""
         return bool(self.recipe.get("strategy") == "parametric" or self.recipe.get("parametric"))
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     def add_history_line(self, aspect: str, message: str, *, by: Actor, reason: str = "") -> None:
         """Add a line to the dataset's history for an event that does not change its status."""

@@ -73,6 +73,16 @@ class StatusChange(models.Model):
         return f"{self.from_value} → {self.to_value}" if self.from_value else self.to_value
 
 
+class HasHistory:
+    """A mixin for models whose rows have a history."""
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        """Return the changes of this row with their authors, newest first."""
+        row: Any = self
+        return StatusChange.objects.for_row(row).select_related("by")
+
+
 def make_author_columns(by: Actor) -> tuple[User | None, str]:
     """Return the values of `by` and `actor`: the user, if any, and the name, which remains if the user is deleted."""
     user = by if isinstance(by, User) else None

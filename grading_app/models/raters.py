@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
-from evalsite.lib.history import Actor, StatusChange, record_changes
+from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import RATER, get_roles
 from evalsite.lib.range_constraints import SIGNED, constrain_numbers
 from evalsite.lib.text.hashing import hash_token
@@ -44,7 +44,7 @@ class Progress:
 
 
 @constrain_numbers(seed=SIGNED)
-class RaterAssignment(models.Model):
+class RaterAssignment(HasHistory, models.Model):
     """One person in one queue, identified there by a number."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="assignments")
@@ -74,10 +74,6 @@ class RaterAssignment(models.Model):
 
     def __str__(self) -> str:
         return f"rater {self.number}"
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     @property
     def progress(self) -> Progress:

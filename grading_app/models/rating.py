@@ -18,7 +18,7 @@ from django.utils import timezone
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
+from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member, is_operator
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 from evalsite.lib.text.hashing import hash_token
@@ -69,7 +69,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
 
 @constrain_numbers()
 @constrain_choices
-class RatingQueue(models.Model):
+class RatingQueue(HasHistory, models.Model):
     """A set of units that people rate. Database triggers freeze it once it is open."""
 
     class Status(models.TextChoices):
@@ -200,10 +200,6 @@ class RatingQueue(models.Model):
     @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     def list_practice_and_checks(self) -> tuple[list[Item], list[Item]]:
         """Return the practice items and the attention checks. Everybody rates them, and they never count."""

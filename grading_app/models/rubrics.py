@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, TransitionError, TransitionQuerySet, record_changes
+from evalsite.lib.history import Actor, HasHistory, TransitionError, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
@@ -150,7 +150,7 @@ class GraderQuerySet(models.QuerySet["Grader"]):
 
 @constrain_numbers()
 @constrain_choices
-class Grader(models.Model):
+class Grader(HasHistory, models.Model):
     """A judge model with a rubric. The database freezes its content once it has judged."""
 
     class OnEmpty(models.TextChoices):
@@ -218,10 +218,6 @@ class Grader(models.Model):
         texts = self.text_set.texts.values_list("text", flat=True) if self.text_set else ()
         return max((len(text.encode()) for text in texts), default=0)
 
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
-
     def check_archivable(self, by: Actor) -> None:
         """Raise TransitionError if the grader is archived, or if `by` may not archive it."""
         if self.archived_at is not None:
@@ -252,7 +248,7 @@ class PanelQuerySet(TransitionQuerySet):
 
 @constrain_numbers()
 @constrain_choices
-class Panel(models.Model):
+class Panel(HasHistory, models.Model):
     """Several graders whose scores of one answer are combined."""
 
     class Rule(models.TextChoices):
@@ -282,7 +278,3 @@ class Panel(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")

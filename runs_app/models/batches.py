@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet
+from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.experiments import Experiment
@@ -40,7 +40,7 @@ class ProviderBatchQuerySet(TransitionQuerySet):
 
 @constrain_numbers()
 @constrain_choices
-class ProviderBatch(models.Model):
+class ProviderBatch(HasHistory, models.Model):
     """A batch of trials of one run at a provider.
 
     Its `key` is the token of the trials' claims. The provider also stores this key, so that a lost batch can be found.
@@ -139,7 +139,3 @@ class ProviderBatch(models.Model):
     def saved_usd(self) -> Decimal:
         """Return the saving by the batch discount, in US dollars."""
         return self.spent_usd * self.discount / (1 - self.discount) if self.discount < 1 else Decimal(0)
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")

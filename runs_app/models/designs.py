@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, TransitionError, TransitionQuerySet
+from evalsite.lib.history import Actor, HasHistory, TransitionError, TransitionQuerySet
 from evalsite.lib.permissions import is_curator, is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_content
@@ -85,7 +85,7 @@ class VersionedQuerySet(TransitionQuerySet):
         return self.exclude(status__in=[Versioned.Status.ARCHIVED, Versioned.Status.IMPORTED])
 
 
-class Versioned(models.Model):
+class Versioned(HasHistory, models.Model):
     """A version of a named object. Its content is hashed, and can change only while the version is a draft.
 
     An imported version came with a study of another site, or with an experiment file whose author may not approve
@@ -224,10 +224,6 @@ class Versioned(models.Model):
         """
         model: Any = type(self)
         model.objects.transition_one(self, sources=self.IN_USE, target="archived", by=by, reason=reason)
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
 
 def check_archivable(row: Any, by: Actor, named_by: models.QuerySet[Any] | None = None) -> None:

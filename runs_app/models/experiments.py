@@ -19,7 +19,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.history import (
     Actor,
-    StatusChange,
+    HasHistory,
     TransitionError,
     TransitionQuerySet,
     format_for_history,
@@ -78,7 +78,7 @@ class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
 
 @constrain_numbers()
 @constrain_choices
-class Experiment(EngineOwnedColumns):
+class Experiment(HasHistory, EngineOwnedColumns):
     """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""
 
     class Status(models.TextChoices):
@@ -298,10 +298,6 @@ class Experiment(EngineOwnedColumns):
         if self.confirm_above_usd is None:
             return False
         return ceiling_usd is None or ceiling_usd > self.confirm_above_usd
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     def read_totals(self) -> Totals:
         """Return the totals of the runs that answer its items, from `with_totals` if the row has them."""

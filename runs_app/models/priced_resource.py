@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import transaction
 
-from evalsite.lib.history import StatusChange
+from evalsite.lib.history import HasHistory
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 
-class PricedResource(EngineOwnedColumns):
+class PricedResource(HasHistory, EngineOwnedColumns):
     """A row that determines the price of calls. Changing it changes the reservations of future calls."""
 
     PRICE_ERROR_FIELD: ClassVar[str]  # The field that shows the error about a missing cost ceiling.
@@ -48,7 +48,3 @@ class PricedResource(EngineOwnedColumns):
         for name in path:
             owner = getattr(owner, name)
         setattr(owner, last, self)
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")

@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
+from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet, record_changes
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.bounds import BOUNDS
@@ -94,7 +94,7 @@ def _find_ceiling_problems(runs: list[Run]) -> list[str]:
 
 @constrain_numbers()
 @constrain_choices
-class Run(EngineOwnedColumns):
+class Run(HasHistory, EngineOwnedColumns):
     """One condition in one wave. Its counters equal the rows of its trials at every commit; `reconcile` checks this."""
 
     Status = RunStatus
@@ -251,10 +251,6 @@ class Run(EngineOwnedColumns):
     @property
     def n_trials(self) -> int:
         return self.n_pending + self.n_running + self.n_done + self.n_failed + self.n_cancelled
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     def describe_deletion(self) -> str:
         """Return the confirmation text: what the deletion of this run removes, and what it keeps."""

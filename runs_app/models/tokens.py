@@ -12,7 +12,7 @@ from django.db import connection, models, transaction
 from django.utils import timezone
 
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, StatusChange, record_changes
+from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import is_operator
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_token
@@ -55,7 +55,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 @constrain_numbers()
 @constrain_choices
-class ApiToken(models.Model):
+class ApiToken(HasHistory, models.Model):
     """A personal access token of one account. The database stores only the hash of its secret part.
 
     A token never permits more than its account, whose role and rows are read again at each request.
@@ -102,10 +102,6 @@ class ApiToken(models.Model):
         if not self.user.is_active:
             return "without account"
         return "expired" if self.expires_at <= timezone.now() else "active"
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
 
     def permits(self, scope: str) -> bool:
         """Return whether its permissions include this scope."""
