@@ -205,7 +205,10 @@ def _render_mapping(
 
 
 def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: BackgroundJob) -> HttpResponse:
-    """Redirect to the dataset, or to its details page if there are warnings. htmx then loads the whole page."""
+    """Redirect to the gallery of images or the table of texts, or to the details page if there are warnings.
+
+    htmx then loads the whole page.
+    """
     if wants_part(request):
         return HttpResponseClientRefresh()
     slug, version = job.result["dataset"]
@@ -216,7 +219,8 @@ def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: Backgr
     outcome = upload.outcome
     if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
         return redirect("dataset_about", slug, version)
-    return redirect(dataset)
+    has_images = dataset.items.filter(image__isnull=False).exists()
+    return redirect(dataset) if has_images else redirect("dataset_table", slug, version)
 
 
 @require_http_methods(READ_OR_WRITE)

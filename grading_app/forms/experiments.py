@@ -227,7 +227,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def measure_text(self) -> str:
         """Return the labels of the chosen scorers and the chosen judges."""
         labels = dict(get_choice_field(self, "scorers").choices)  # type: ignore[arg-type]
-        scorers = [str(labels.get(name, name)) for name in self["scorers"].value() or ()]
+        scorers = [str(labels.get(name, name)).partition(":")[0] for name in self["scorers"].value() or ()]
         return ", ".join([*scorers, *(self["judges"].value() or ())]) or "none"
 
     @property
