@@ -231,20 +231,12 @@ def claim_shares(
         delta.running += n
         delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
-    reserved = {
-        run_id: (counters.get_counter_keys(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
-        for run_id, demand in demands.items()
-    }
-    return [_build_claim(row, token, *reserved[row[0]]) for row in rows]
-
-
-def _build_claim(
-    row: tuple[Any, ...], token: uuid.UUID, counter_keys: CounterKeys, reserved: Decimal, tokens: int, batched: bool
-) -> Claim:
-    _, trial_id, item_id, dimension_id, sample_idx, attempts, yields, _ = row
-    return Claim(
-        trial_id, counter_keys, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens, batched
-    )
+    claims = []
+    for run_id, trial_id, item_id, dimension_id, sample_idx, attempts, yields, _ in rows:
+        keys, demand = counters.get_counter_keys(run_id), demands[run_id]
+        reserved = demand.reserve_usd, demand.reserve_tokens, batch is not None
+        claims.append(Claim(trial_id, keys, token, item_id, dimension_id, sample_idx, attempts, yields, *reserved))
+    return claims
 
 
 def cannot_afford_trial(demand: Demand, budgets: dict[int, Decimal | None]) -> bool:

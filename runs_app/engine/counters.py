@@ -54,6 +54,9 @@ class RunDelta:
     errors: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     rejections: int | None = None  # The new number of pauses in a row; None: unchanged.
 
+    def as_row(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
     def move(self, before: str, after: str) -> None:
         """Count a trial whose status changes from `before` to `after`."""
         setattr(self, before, getattr(self, before) - 1)
@@ -162,7 +165,7 @@ class CounterDeltas:
     def write_changes(self) -> None:
         """Write the changes. The caller has locked the rows in the order above."""
         if self.by_run or self.by_endpoint:
-            runs = [_build_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
+            runs = [{"id": run_id, **delta.as_row()} for run_id, delta in self.by_run.items()]
             rows = (self._build_endpoint_rows(), self._build_experiment_rows(), runs)
             execute(WRITE_CHANGES, *map(to_pg_json, rows))
 
@@ -216,22 +219,3 @@ def _lock(cursor: Any, table: str, keys: Iterable[int], columns: str = "id") -> 
     )
     rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
-
-
-def _build_run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
-    return {
-        "id": run_id,
-        "pending": delta.pending,
-        "running": delta.running,
-        "done": delta.done,
-        "failed": delta.failed,
-        "cancelled": delta.cancelled,
-        "attempts": delta.attempts,
-        "permanent": delta.permanent,
-        "unpriced": delta.unpriced,
-        "spent_usd": delta.spent_usd,
-        "input_tokens": delta.input_tokens,
-        "output_tokens": delta.output_tokens,
-        "errors": delta.errors,
-        "rejections": delta.rejections,
-    }
