@@ -133,7 +133,7 @@ def save_picture(page, name):
     page.set_viewport_size(LAPTOP)
     settle(page)
     with Image.open(io.BytesIO(page.screenshot())) as shot:
-        small = shot.convert("RGB").resize((960, 600), Image.Resampling.LANCZOS).quantize(96, dither=Image.Dither.NONE)
+        small = shot.convert("RGB").resize((960, 600), Image.Resampling.LANCZOS).quantize(224, dither=Image.Dither.NONE)
     target = PICTURES_OF_DOCUMENTS / f"{name}.png"
     target.parent.mkdir(parents=True, exist_ok=True)
     small.save(target, optimize=True)
