@@ -55,7 +55,7 @@ def type_document(page, place):
     with log.open("w") as out:
         environment = build_environment(place)
         done = subprocess.run(
-            ["/bin/bash", "-c", script], cwd=place, env=environment, stdout=out, stderr=out, timeout=500, check=False
+            ["/bin/bash", "-c", script], cwd=place, env=environment, stdout=out, stderr=out, timeout=1_200, check=False
         )
     assert done.returncode == 0, log.read_text()
     return log.read_text()
