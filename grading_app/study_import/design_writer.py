@@ -9,7 +9,7 @@ from django.db import transaction
 
 from datasets_app.models import Dataset
 from grading_app.judging.grader_specs import create_experiment
-from grading_app.study_import.study import Design, Study, StudyError, StudyItem
+from grading_app.study_import.study import Study, StudyDesign, StudyError, StudyItem
 from grading_app.study_import.study_checks import check_items
 from grading_app.study_import.writer import create_dataset
 from runs_app.experiment_files.spec_reader import read_spec
@@ -17,7 +17,7 @@ from runs_app.models import Experiment, LanguageModel
 
 
 @transaction.atomic
-def create_draft(design: Design, by: User, *, trusted: bool = False) -> tuple[Experiment, list[str]]:
+def create_draft(design: StudyDesign, by: User, *, trusted: bool = False) -> tuple[Experiment, list[str]]:
     """Create the draft, and return it with notes. trusted: the rows of a design may be created whoever asks.
 
     Raise StudyError or SpecError, and create nothing, if the design cannot be one of this site.
@@ -38,7 +38,7 @@ def create_draft(design: Design, by: User, *, trusted: bool = False) -> tuple[Ex
     return experiment, notes
 
 
-def _provide_dataset(design: Design, name: str, by: User) -> str:
+def _provide_dataset(design: StudyDesign, name: str, by: User) -> str:
     """Create the dataset of a design unless one of this name has all its items. Return a note."""
     items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in design.items]
     check_items(items)

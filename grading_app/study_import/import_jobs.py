@@ -25,7 +25,7 @@ from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
-from grading_app.study_import.study import MAX_PROBLEMS, Design, DesignNames, Study, StudyError, StudyTrial
+from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
@@ -120,7 +120,7 @@ def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> StudyRepor
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
 
-def _take_design(design: Design, job: BackgroundJob, user: User) -> StudyReport:
+def _take_design(design: StudyDesign, job: BackgroundJob, user: User) -> StudyReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
     try:
         with transaction.atomic():

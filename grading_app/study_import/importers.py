@@ -24,7 +24,7 @@ from grading_app.study_import.formats.oasis_llm import OASIS_DUCKDB, OASIS_LLM
 from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
-from grading_app.study_import.study import NAMES_OF_FILE, Design, DesignNames, Study, StudyError, StudyFormat
+from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format
@@ -39,12 +39,12 @@ BROKEN = (OSError, UnicodeError, csv.Error)
 def read_study(path: Path, format_name: str = "") -> Study:
     """Return the study at the path. Raise StudyError as `read_source` does, and for a design without results."""
     source = read_source(path, format_name)
-    if isinstance(source, Design):
+    if isinstance(source, StudyDesign):
         raise StudyError([f"{path.name}: a design of {source.tool} without results"])
     return source
 
 
-def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE) -> Study | Design:
+def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE) -> Study | StudyDesign:
     """Return the study at the path, in the named format or in the one that it looks like, or a design without results.
 
     Raise StudyError if the path does not exist, no format fits, or the content is invalid.
@@ -56,12 +56,12 @@ def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF
             return _read(path, format_name, names)
         scratch = ScratchFolder()
         source = _read(_unpack(path, scratch.path), format_name, names)
-        return source if isinstance(source, Design) else replace(source, scratch=(*source.scratch, scratch))
+        return source if isinstance(source, StudyDesign) else replace(source, scratch=(*source.scratch, scratch))
     except (FileError, *BROKEN) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
 
 
-def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
+def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesign:
     if path.is_dir():
         _check_folder(path)
     _require_content(path)

@@ -309,7 +309,7 @@ NAMES_OF_FILE = DesignNames()
 
 
 @dataclass(frozen=True)
-class Design:
+class StudyDesign:
     """A design of another tool. content: as an experiment file has it. notes: what was not taken, and why.
 
     items: of its dataset, as mappings of the fields of `StudyItem`, if the files have them. Without models in the
@@ -336,4 +336,4 @@ class StudyFormat:
     read: Callable[[Path], Study]
     content: str
     suffixes: tuple[str, ...] = ()
-    find_design: Callable[[Path, DesignNames], Design | None] = lambda path, names: None
+    find_design: Callable[[Path, DesignNames], StudyDesign | None] = lambda path, names: None

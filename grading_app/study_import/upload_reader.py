@@ -21,7 +21,7 @@ from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.reader_process import report_progress
 from datasets_app.importing.records import ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
-from grading_app.study_import.study import NAMES_OF_FILE, Design, DesignNames, Study, StudyError
+from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
 from grading_app.study_import.study_files import load_study_files, write_study_files
 
 READER = "grading_app.study_import.upload_reader:read"
@@ -40,7 +40,7 @@ class StudyReading:
 
     study: Study | None
     scratch: ScratchFolder
-    design: Design | None = None
+    design: StudyDesign | None = None
 
 
 def read_study_upload(
@@ -58,7 +58,7 @@ def read_study_upload(
     if (scratch.path / IS_SNAPSHOT).exists():
         return StudyReading(None, scratch)
     if (scratch.path / DESIGN).exists():
-        design = Design(**json.loads((scratch.path / DESIGN).read_text(encoding="utf-8")))
+        design = StudyDesign(**json.loads((scratch.path / DESIGN).read_text(encoding="utf-8")))
         return StudyReading(None, scratch, design)
     return StudyReading(replace(load_study_files(scratch.path), scratch=(scratch,)), scratch)
 
@@ -79,7 +79,7 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
             raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
         else:
             source = read_source(place_files(files, out / STUDY), format_name, DesignNames(**request["names"]))
-            if isinstance(source, Design):
+            if isinstance(source, StudyDesign):
                 (out / DESIGN).write_text(json.dumps(asdict(source)), encoding="utf-8")
             else:
                 write_study_files(source, out, report_progress(out))

@@ -16,7 +16,7 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.models import Grader, Rubric
 from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS, read_source
-from grading_app.study_import.study import Design, DesignNames, StudyError
+from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.upload_reader import is_snapshot
 from grading_app.study_import.writer import write_study
@@ -55,7 +55,7 @@ class Command(OutputCommand):
         try:
             names = DesignNames(options["name"], options["dataset"], options["endpoint"])
             study = read_source(options["path"], options["format"], names)
-            if isinstance(study, Design):
+            if isinstance(study, StudyDesign):
                 self._create_design(study, owner, dry_run=options["dry_run"])
                 return
             slug, dataset = options["name"] or slugify_name(study.name), _find_dataset(options["dataset"])
@@ -64,7 +64,7 @@ class Command(OutputCommand):
             refuse_input(str(error))
         self._print_report(report, study.tool, dry=options["dry_run"])
 
-    def _create_design(self, design: Design, owner: User, *, dry_run: bool) -> None:
+    def _create_design(self, design: StudyDesign, owner: User, *, dry_run: bool) -> None:
         with transaction.atomic():
             experiment, notes = create_draft(design, owner, trusted=True)
             prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))

@@ -15,9 +15,9 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import read_parquet_files
 from grading_app.study_import.study import (
-    Design,
     DesignNames,
     Study,
+    StudyDesign,
     StudyError,
     StudyFormat,
     refuse_unreadable,
@@ -33,7 +33,7 @@ TASK_KEYS = {"id", "config", "split", "field_spec", "epochs", "solvers", "scorer
 Row = Mapping[str, Any]
 
 
-def find_design(path: Path, names: DesignNames) -> Design | None:
+def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     """Return the design of the first task of a benchmark file, None for another file. Raise StudyError."""
     for file, content in read_yaml_files(path):
         tasks = content.get("tasks")
@@ -43,7 +43,7 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     return None
 
 
-def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names: DesignNames) -> Design:
+def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names: DesignNames) -> StudyDesign:
     task, notes = tasks[0], []
     title = str(content.get("name") or task.get("id") or file.parent.name or "benchmark")
     files = _find_split_files(root, str(task.get("config") or "default"), str(task.get("split") or "test"))
@@ -78,7 +78,7 @@ def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names:
         notes.append(f"Scorers are not taken, choose one here or a judge: {', '.join(unknown)[:300]}.")
     if keys := sorted(str(key) for key in task.keys() - TASK_KEYS):
         notes.append(f"These keys of the task are not taken: {', '.join(keys)[:300]}.")
-    return Design(
+    return StudyDesign(
         "the Hub (eval.yaml)",
         {
             "experiment": names.experiment or slugify_name(title),

@@ -18,8 +18,8 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.formats.itemeval_design import (
     BUILTIN_TEMPLATES,
+    PromptTemplate,
     StudyConfig,
-    Template,
     build_rubric_turns,
     build_settings,
     build_turns,
@@ -104,7 +104,7 @@ def read_itemeval(path: Path) -> Study:
     manifests = _read_manifests(store)
     items = _read_items(tables)
     texts = [read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md"))]
-    every_template = [Template("", text) for text in (*BUILTIN_TEMPLATES.values(), *texts)]
+    every_template = [PromptTemplate("", text) for text in (*BUILTIN_TEMPLATES.values(), *texts)]
     templates = {template.digest: template.text or "" for template in every_template}
     answers = KeyIndex()
     by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, templates)

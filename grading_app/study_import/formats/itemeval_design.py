@@ -15,9 +15,9 @@ from evalsite.lib.text.hashing import slugify_name
 from evalsite.lib.text.strict_yaml import join_path
 from grading_app.study_import.study import (
     SETTINGS,
-    Design,
     DesignNames,
     StudyCondition,
+    StudyDesign,
     StudyError,
     split_model,
 )
@@ -76,13 +76,13 @@ Turns = tuple[Mapping[str, str], ...]
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A section of the file. Keys that are unknown here are kept, so that the report can name them."""
 
     model_config = ConfigDict(defer_build=True, extra="allow", frozen=True, allow_inf_nan=False)
 
 
-class DatasetSection(Section):
+class DatasetSection(ConfigSection):
     id: str = Field(min_length=1)
     revision: str | None = None
     split: str = "train"
@@ -90,13 +90,13 @@ class DatasetSection(Section):
     limit: int | None = None
 
 
-class BenchmarkSection(Section):
+class BenchmarkSection(ConfigSection):
     adapter: str = "hf"
     datasets: list[DatasetSection] = Field(min_length=1)
     mapping: dict[str, Any] = {}
 
 
-class SolversSection(Section):
+class SolversSection(ConfigSection):
     models: list[str] = Field(min_length=1)
     temperature: float | None = None
     top_p: float | None = None
@@ -108,7 +108,7 @@ class SolversSection(Section):
     provider_routing: dict[str, Any] | None = None
 
 
-class SettingsSection(Section):
+class SettingsSection(ConfigSection):
     """An entry of `facets.model_config`: settings that replace those of `solvers`."""
 
     name: str = Field(min_length=1)
@@ -119,7 +119,7 @@ class SettingsSection(Section):
     reasoning_tokens: int | None = None
 
 
-class FacetsSection(Section):
+class FacetsSection(ConfigSection):
     prompt: list[str] = Field(default=["builtin:standard"], min_length=1)
     grader: list[str] = []
     rubric: list[str] = Field(default=["builtin:standard"], min_length=1)
@@ -130,7 +130,7 @@ class FacetsSection(Section):
     )
 
 
-class GraderSection(Section):
+class GraderSection(ConfigSection):
     model: str = Field(min_length=1)
     max_tokens: int | None = 2048
     reasoning_effort: Effort | None = None
@@ -138,7 +138,7 @@ class GraderSection(Section):
     provider_routing: dict[str, Any] | None = None
 
 
-class BudgetSection(Section):
+class BudgetSection(ConfigSection):
     policy: Literal["dev", "full-interactive", "full-batch"] = "dev"
     confirm_above_usd: float = 5.0
     max_usd: float | None = None
@@ -150,7 +150,7 @@ class BudgetSection(Section):
     cache_schedule: Literal["auto", "off"] | bool = "auto"
 
 
-class StudySection(Section):
+class StudySection(ConfigSection):
     """The whole file."""
 
     study: str = Field(min_length=1)
@@ -167,7 +167,7 @@ class StudySection(Section):
 
 
 @dataclass(frozen=True)
-class Template:
+class PromptTemplate:
     """The text of a prompt or rubric. label: the name in the file. text: None if no file has it."""
 
     label: str
@@ -187,22 +187,22 @@ class StudyConfig:
     root: Path
     content: StudySection
 
-    def find_prompt(self, label: str) -> Template:
+    def find_prompt(self, label: str) -> PromptTemplate:
         return self._find(label, PROMPTS, f"{self.content.prompts_dir}/solver")
 
-    def find_rubric(self, label: str) -> Template:
+    def find_rubric(self, label: str) -> PromptTemplate:
         return self._find(label, RUBRICS, self.content.rubrics_dir)
 
-    def _find(self, label: str, kind: str, folder: str) -> Template:
+    def _find(self, label: str, kind: str, folder: str) -> PromptTemplate:
         """Return the template: packaged, in its folder, or beside the configuration (as in uploads)."""
         name = label.removeprefix(BUILTIN)
         if label != name:
-            return Template(label, BUILTIN_TEMPLATES.get((kind, name)))
+            return PromptTemplate(label, BUILTIN_TEMPLATES.get((kind, name)))
         places = (self.file.parent / folder / f"{name}.md", self.file.parent / f"{name}.md")
         for file in places:
             if file.is_file() and file.resolve().is_relative_to(self.root.resolve()):
-                return Template(label, read_text(file).replace("\r\n", "\n"))
-        return Template(label, None)
+                return PromptTemplate(label, read_text(file).replace("\r\n", "\n"))
+        return PromptTemplate(label, None)
 
     def list_unknown_keys(self) -> list[str]:
         return list(_find_extra("", self.content))
@@ -230,7 +230,7 @@ def read_config(file: Path, content: Mapping[str, Any], root: Path) -> StudyConf
 
 def _find_extra(path: str, value: Any) -> Iterator[str]:
     """Yield the paths of unknown keys."""
-    if isinstance(value, Section):
+    if isinstance(value, ConfigSection):
         yield from (f"{path}{key}"[:80] for key in value.model_extra or {})
         for name, field in type(value).model_fields.items():
             yield from _find_extra(f"{path}{field.alias or name}.", getattr(value, name))
@@ -239,19 +239,19 @@ def _find_extra(path: str, value: Any) -> Iterator[str]:
             yield from _find_extra(path, part)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if isinstance(part, Section):
+            if isinstance(part, ConfigSection):
                 yield from _find_extra(f"{path}{key}.", part)
 
 
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def find_design(path: Path, names: DesignNames) -> Design | None:
+def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     """Return the design of a configuration, or of a folder with one; None if there is none. Raise StudyError."""
     if (config_file := find_config_file(path)) is None:
         return None
     config = read_config(*config_file, root=path if path.is_dir() else path.parent)
-    return Design("itemeval", *build_design(config, names))
+    return StudyDesign("itemeval", *build_design(config, names))
 
 
 def build_design(config: StudyConfig, names: DesignNames) -> tuple[dict[str, Any], list[str]]:
@@ -356,7 +356,7 @@ def build_rubric_turns(text: str, *, split: bool = False) -> Turns:
     return _split(text, "{solution}" if split else "", RUBRIC_VARIABLES)
 
 
-def _build_turns(config: StudyConfig, prompt: Template) -> Turns:
+def _build_turns(config: StudyConfig, prompt: PromptTemplate) -> Turns:
     return build_turns(prompt.text or "", split=config.content.solvers.split_prompt)
 
 
@@ -376,7 +376,7 @@ def _replace(text: str, variables: Mapping[str, str]) -> str:
     return text
 
 
-def _require_texts(config: StudyConfig, prompts: Sequence[Template], rubrics: Sequence[Template]) -> None:
+def _require_texts(config: StudyConfig, prompts: Sequence[PromptTemplate], rubrics: Sequence[PromptTemplate]) -> None:
     folders = (
         ("prompt", prompts, f"{config.content.prompts_dir}/solver"),
         ("rubric", rubrics, config.content.rubrics_dir),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import canonical_json, slugify_name
-from grading_app.study_import.study import Design, DesignNames, StudyError
+from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
 from grading_app.study_import.text_files import read_yaml_files
 
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
@@ -53,7 +53,7 @@ DIMENSIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def find_design(path: Path, names: DesignNames) -> Design | None:
+def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     """Return the design of a run's configuration, or of an experiment of the tool; None for another file.
 
     By default the dataset has the name of the image set, and the endpoint that of the provider. Raise StudyError.
@@ -73,7 +73,7 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     design["dataset"] = names.dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
         model["endpoint"] = names.endpoint or slugify_name(str(configs[0]["provider"]))
-    return Design("OASIS-LLM", design, [*_list_notes(configs), *_find_unknown_keys(entries)])
+    return StudyDesign("OASIS-LLM", design, [*_list_notes(configs), *_find_unknown_keys(entries)])
 
 
 def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

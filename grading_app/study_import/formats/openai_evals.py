@@ -18,11 +18,11 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
-    Design,
     DesignNames,
     Study,
     StudyCall,
     StudyCondition,
+    StudyDesign,
     StudyError,
     StudyFormat,
     StudyItem,
@@ -281,7 +281,7 @@ def _build_call(event: Row) -> StudyCall:
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def find_design(path: Path, names: DesignNames) -> Design | None:
+def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     """Return the design of the first eval of a registry, with its samples as items; None for another file.
 
     Raise StudyError if the samples are not in the folder.
@@ -300,7 +300,7 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     return None
 
 
-def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: DesignNames) -> Design:
+def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: DesignNames) -> StudyDesign:
     name, entry = next(iter(evals.items()))
     samples = str(entry["args"]["samples_jsonl"])
     places = [place for place in find_files(path, ".jsonl") if place.as_posix().endswith(samples.rpartition("/")[2])]
@@ -333,7 +333,7 @@ def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: Desig
         "samples": 1,
         **({"grade": {"scorers": [SCORERS[rule]]}} if rule in SCORERS else {}),
     }
-    return Design("OpenAI Evals", content, notes, items)
+    return StudyDesign("OpenAI Evals", content, notes, items)
 
 
 OPENAI_EVALS = StudyFormat(

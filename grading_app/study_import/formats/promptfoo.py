@@ -17,10 +17,10 @@ from typing import Any
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
-    Design,
     DesignNames,
     Study,
     StudyCondition,
+    StudyDesign,
     StudyError,
     StudyFormat,
     StudyItem,
@@ -267,7 +267,7 @@ def _list_scores(row: Row) -> Iterator[StudyScore]:
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def find_design(path: Path, names: DesignNames) -> Design | None:
+def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     """Return the design of a configuration, None for another file. Raise StudyError for an unreadable prompt."""
     for file, config in read_yaml_files(path):
         providers = _list(config.get("providers") or config.get("targets"))
@@ -277,7 +277,7 @@ def find_design(path: Path, names: DesignNames) -> Design | None:
     return None
 
 
-def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any], names: DesignNames) -> Design:
+def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any], names: DesignNames) -> StudyDesign:
     prompts = []
     for number, prompt in enumerate(_list(config["prompts"]), start=1):
         entry = prompt if isinstance(prompt, dict) else {"raw": prompt}
@@ -318,7 +318,7 @@ def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any],
     }
     fields = ("key", "input", "target", "category", "metadata")
     content_of_items = [{name: getattr(item, name) for name in fields} for item in items.values()]
-    return Design(TOOL, content, [note for note, applies in notes.items() if applies], content_of_items)
+    return StudyDesign(TOOL, content, [note for note, applies in notes.items() if applies], content_of_items)
 
 
 def _list_models(providers: Sequence[Any], endpoint: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -106,7 +106,7 @@ def test_a_design_with_a_value_of_another_type_is_read_or_refused_with_a_sentenc
             results["refused"] += 1
         except Exception as error:
             raise AssertionError(f"{place}: {type(error).__name__}: {error}") from error
-    assert results["Design"] > 30
+    assert results["StudyDesign"] > 30
     assert results["refused"] > 0
 
 

@@ -8,7 +8,7 @@ import yaml
 from django.core.management import call_command
 
 from grading_app.models import Grader
-from grading_app.study_import.formats.itemeval_design import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, Template
+from grading_app.study_import.formats.itemeval_design import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, PromptTemplate
 from runs_app.models import Experiment, Trial
 from runs_app.planning.plan import plan
 from tests import factories
@@ -90,7 +90,7 @@ def test_the_draft_can_be_planned(site, folder, owner):
 
 
 def test_packaged_templates_have_the_same_hashes_as_in_the_tool():
-    digests = {key: Template("", text).digest for key, text in BUILTIN_TEMPLATES.items()}
+    digests = {key: PromptTemplate("", text).digest for key, text in BUILTIN_TEMPLATES.items()}
     assert digests == {
         (PROMPTS, "minimal"): "13fd87721413",
         (PROMPTS, "standard"): "26baad18b012",

@@ -208,7 +208,8 @@ def test_no_uploaded_study_causes_a_server_error(attack, requests_wanted, chance
     files += [(name, damage(studies[name], chance)) for name in sorted(studies) * max(1, requests_wanted // 100)]
     imported = 0
     for name, data in files:
-        report = upload_file(attack, address, name, data, field, {"slug": "fuzzed"}).location
+        slug = f"fuzzed-{name.partition('.')[0]}".replace("_", "-")  # A study of another tool needs another name.
+        report = upload_file(attack, address, name, data, field, {"slug": slug}).location
         for form in parse_page(report, attack.get("owner", report).text).forms if report else []:
             for variant in (each for each in form.variants() if {"import", "again"} & set(each.names)):
                 body = encode_multipart(BOUNDARY, dict(variant.fields))
