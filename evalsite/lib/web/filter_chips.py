@@ -36,7 +36,7 @@ def _describe_value(form: BaseForm, name: str) -> str:
     value: Any = getattr(form, "cleaned_data", {}).get(name, form[name].data)
     choices = getattr(form.fields[name], "choices", None)
     if choices is not None and not hasattr(value, "pk"):
-        raw = str(form[name].data)
+        raw = str(form[name].value())
         value = next((label for key, label in choices if str(key) == raw), raw)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # As the person typed it: 0, not 0.0.

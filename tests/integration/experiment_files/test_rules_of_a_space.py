@@ -216,4 +216,4 @@ def test_the_design_page_shows_the_rule_of_each_task(client):
     text = page_text(client.get(reverse("experiment_detail", args=["study"])))
     assert "Each point of arithmetic runs in rounds of 4 cases, up to 12 cases" in text
     assert "Each point of swaps runs in rounds of 4 cases, up to 12 cases" in text
-    assert "3 by point: rules per task by final_answer" in text
+    assert "3 by point: rules per task by Final answer" in text

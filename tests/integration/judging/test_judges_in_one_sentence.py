@@ -85,7 +85,7 @@ def test_the_sentence_states_what_an_independent_computation_finds(experiment):
     assert check.preference.is_seen
 
     sentence = check.describe("strict")
-    assert sentence.startswith("strict agrees with exact_match on 40 of 48 (83.3 %, "), sentence
+    assert sentence.startswith("strict agrees with Exact match on 40 of 48 (83.3 %, "), sentence
     assert "5 too strict, 3 too lenient; it prefers its own family (33.3 pp, " in sentence
 
 
@@ -128,7 +128,7 @@ def test_each_cell_links_to_exactly_its_answers(client, experiment):
     client.force_login(experiment.owner)
     page = client.get(reverse("experiment_grading", args=[experiment.slug]))
     (shown,) = (row["checks"] for row in page.context["rows"] if row["checks"])
-    assert "strict agrees with exact_match on 40 of 48" in page.content.decode()
+    assert "strict agrees with Exact match on 40 of 48" in page.content.decode()
     trials = list_generated_trials(experiment)
     for name, cells in shown.checks[0].rows:
         for cell, said in zip(cells, (0.0, 1.0), strict=True):
@@ -149,7 +149,7 @@ def test_agreement_opens_with_the_sentence_and_one_measure(client, experiment):
     response = client.get(reverse("experiment_agreement", args=[experiment.slug]))
     text = html.unescape(response.content.decode())
     opening = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text.partition("<summary>More:")[0]))
-    assert "strict agrees with exact_match on 40 of 48" in opening
+    assert "strict agrees with Exact match on 40 of 48" in opening
     names = {measure.name for measure in response.context["result"].report.measures}
     assert [name for name in names if f" {name} " in opening] == [response.context["fitting"].name]
 

@@ -53,7 +53,7 @@ def test_an_empty_site_shows_a_researcher_the_first_steps(as_):
     page = open_home(as_("researcher"))
     assert "Import a dataset" in page
     assert "/experiments/new/" in page
-    assert 'href="/endpoints/"' in page
+    assert 'href="/start/"' in page
 
 
 def test_the_first_steps_disappear_when_they_are_done(lab, as_):

@@ -189,8 +189,8 @@ def test_each_filter_has_a_chip_that_removes_it(sums, as_):
     assert page_text(response).count("Remove this filter") == 3
 
 
-def test_a_chip_shows_a_number_as_entered(sums, as_):
-    for typed, shown in (("0", "0"), ("0.5", "0.5"), ("1.0", "1")):
+def test_a_chip_shows_a_score_as_its_choice_does(sums, as_):
+    for typed, shown in (("0", "0 (wrong)"), ("0.5", "0.5"), ("1.0", "1 (right)")):
         chips = as_("owner").get(f"{ADDRESS}?experiment=sums&score={typed}").context["chips"]
         assert {chip.label: chip.text for chip in chips}["Score"] == shown
 

@@ -27,6 +27,7 @@ from grading_app.rating.answer_draw import draw_keys, draw_single_answers
 from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_with_spacing
 from grading_app.rating.rated_norms import make_norms
 from runs_app import deletion
+from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_scale_rubric
@@ -265,7 +266,7 @@ def test_results_are_computed_for_each_answer(client):
     client.force_login(queue.owner)
     text = page_text(client.get(queue.get_absolute_url()))
     assert "12 of 12 answers have 2 raters" in text
-    assert "small / reading-study-prompt" in text
+    assert "small, sample 0" in text
     rows = list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
     assert len(rows) == 24
     assert {row["experiment"] for row in rows} == {"reading-study"}
@@ -310,7 +311,7 @@ def test_an_answer_queue_is_created_from_its_experiment(client):
     condition = study.conditions.first()
     client.force_login(study.owner)
     address = reverse("rating_queue_of_answers", args=[study.slug])
-    assert condition.label in client.get(address).content.decode()
+    assert load_labels([study.pk])[condition.pk] in client.get(address).content.decode()
     form_data = {
         "name": "reading", "title": "Read", "instructions": "Read.", "dimensions": dimension.pk, "raters_wanted": 2,
         "practice_items": 0, "conditions": condition.pk, "sample_items": 3, "answers_each": 1, "sample_seed": 7,

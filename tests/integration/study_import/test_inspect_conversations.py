@@ -149,7 +149,7 @@ def test_an_uploaded_log_has_its_images_and_judges(settings, tmp_path, owner):
     images = list(Asset.objects.all())
     assert len(images) == 2
     assert all(image.file.exists() for image in images)
-    assert GradeCondition.objects.get().label == "claude-3-5-sonnet-latest (model_graded_qa)"
+    assert GradeCondition.objects.get().label == "Model graded qa (claude-3-5-sonnet-latest)"
     assert Trial.objects.filter(subject__isnull=False).count() == 6
 
 
@@ -217,7 +217,7 @@ def test_a_model_graded_score_is_exported_as_a_judge_with_its_reason_and_its_cos
     client.force_login(owner)
     assert "You are comparing a submitted answer to an expert answer" in read_page(client, call)
     page = client.get(f"/experiments/{experiment.slug}/grading/").content.decode()
-    assert "claude-3-5-sonnet-latest (model_graded_fact)" in page
+    assert "Model graded fact (claude-3-5-sonnet-latest)" in page
     assert "This judge cannot judge again here" in page
 
 
@@ -246,7 +246,7 @@ def test_two_judges_under_one_name_stay_two_judges(tmp_path):
     experiment = import_study(folder)
     judges = experiment.grade_conditions.filter(kind="judge")
     assert sorted(judge.label for judge in judges) == [
-        "claude-3-5-sonnet-latest (model_graded_fact)", "gpt-4o-mini (model_graded_fact)"
+        "Model graded fact (claude-3-5-sonnet-latest)", "Model graded fact (gpt-4o-mini)"
     ]  # fmt: skip
     assert [judge.gradings.count() for judge in judges] == [2, 2]
 

@@ -59,10 +59,17 @@ def compute_pending_aggregates(page):
     page.reload()
 
 
+def open_all_sections(page):
+    """Open the sections that are folded below the answers, and the tests that each of them folds."""
+    for summary in page.locator("#main details:not(.filters) > summary").all():
+        summary.click()
+
+
 def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study, visitor, checked_in_all_views):
     page = visitor(study.owner)
     page.goto(reverse("experiment_analysis", args=[study.slug]))
     compute_pending_aggregates(page)
+    open_all_sections(page)
     expect(page.get_by_role("heading", name="Effects of model, prompt and sampler")).to_be_visible()
     expect(page.locator("#figure-analysis-category-map")).to_be_visible()
     expect(page.locator("#figure-analysis-norm-regression")).to_be_visible()
@@ -71,6 +78,7 @@ def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study,
     page.get_by_role("button", name="Hide model names").click()
     compute_pending_aggregates(page)
     expect(page.get_by_text("Model names have been hidden from you since")).to_be_visible()
+    open_all_sections(page)
     expect(page.locator("#table-factors")).to_be_visible()
     expect(page.locator("body")).not_to_contain_text("grampus")
     expect(page.locator("body")).to_contain_text("Model A")

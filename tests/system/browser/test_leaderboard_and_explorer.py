@@ -122,6 +122,7 @@ def draw_outcome_by_number(item, model):
 def test_the_explorer_works_without_scripts(study, visitor):
     page = visitor(study.owner, java_script_enabled=False)
     page.goto(reverse("explorer", args=[study.slug]))
-    page.get_by_label("Task").select_option("swaps")
+    page.get_by_role("link", name="Heat map").click()
+    page.get_by_label("Task", exact=True).select_option("swaps")
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".surface-map caption")).to_contain_text("swaps by length and max_depth")

@@ -90,9 +90,10 @@ def design_and_launch(page):
 
 def read_surface(page):
     page.get_by_role("link", name="Explorer", exact=True).click()
+    page.get_by_role("link", name="Heat map").click()
     expect(page.locator(".surface-map td a")).to_have_count(4)
     page.wait_for_load_state("load")
-    page.get_by_label("Task").select_option("boolean")
+    page.get_by_label("Task", exact=True).select_option("boolean")
     expect(page.locator(".surface-map td a")).to_have_count(2)
     page.get_by_role("link", name="Task leaderboard").click()
     row = page.locator(".model-board tbody tr")

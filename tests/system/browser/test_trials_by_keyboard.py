@@ -80,6 +80,7 @@ def test_shortcuts_are_inactive_while_typing(trials, owner, visitor):
     page.evaluate(
         "document.querySelector('main').insertAdjacentHTML('beforeend', '<a id=jump data-keys=\"j\" href=\"/\">x</a>')"
     )
+    page.get_by_text("More filters").click()
     field = page.get_by_label("Item key")
     field.click()
     field.press_sequentially("j]k[")
