@@ -242,6 +242,11 @@
     if (wide.matches) for (const bar of all("details.filters")) bar.open = true;
   }
 
+  // Without the numbers in its summary, because a newer version counts anew.
+  function nameOfFold(fold) {
+    return `${fold.parentElement.closest("[id]")?.id}: ${find("summary", fold).textContent.replace(/\d/g, "")}`;
+  }
+
   function onHtmxTrouble(event) {
     const status = event.detail.xhr ? event.detail.xhr.status : 0;
     toast(status ? `The server refused this (${status}).` : "The server could not be reached.", "bad");
@@ -287,6 +292,24 @@
       const fold = box.closest("details");
       if (fold && box.checked) fold.open = true;
     }
+  });
+  // A fold keeps its state, and the focus, when a live part of a page is replaced by its newer version.
+  const folds = new Map();
+  let focusedFold;
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target !== detail.requestConfig.elt) return;
+    for (const fold of all("details", detail.target)) folds.set(nameOfFold(fold), fold.open);
+    const focused = document.activeElement.closest("summary");
+    if (focused && detail.target.contains(focused)) focusedFold = nameOfFold(focused.parentElement);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const fold of folds.size ? all("details") : []) {
+      const name = nameOfFold(fold);
+      if (folds.has(name)) fold.open = folds.get(name);
+      if (name === focusedFold) find("summary", fold).focus({ preventScroll: true });
+    }
+    folds.clear();
+    focusedFold = undefined;
   });
   document.addEventListener("htmx:responseError", onHtmxTrouble);
   document.addEventListener("htmx:sendError", onHtmxTrouble);

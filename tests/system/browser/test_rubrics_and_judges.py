@@ -97,6 +97,19 @@ def check_panel_form(page):
     page.wait_for_function(TITLE_IS_READABLE)
 
 
+def open_scores(page):
+    """Open the scores of the judge while the page refreshes. They stay open in the next version of the page."""
+    line = page.locator(".grade-line")
+    fold = line.locator("summary").filter(has_text="Scores by condition")
+    scores = line.get_by_role("cell", name="0.50", exact=True)
+    fold.click()
+    expect(scores).to_have_count(2)
+    page.locator("#grading").evaluate("part => { part.dataset.former = 'yes'; }")
+    expect(page.locator("#grading:not([data-former])")).to_be_visible()
+    expect(scores).to_have_count(2)
+    expect(fold).to_be_focused()
+
+
 def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked, picture, curator, experiment):
     page = visitor(curator)
     write_rubric(page, checked, picture)
@@ -114,7 +127,7 @@ def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked
     expect(researcher.get_by_text("24 verdicts are requested.")).to_be_visible()
     drain_in_thread(build_judge(score_answer))
     read_verdicts(experiment)
-    expect(researcher.locator(".grade-line").get_by_role("cell", name="0.50", exact=True)).to_have_count(2)
+    open_scores(researcher)
     expect(researcher.get_by_text("Self-preference.")).to_be_visible()
     researcher.reload()
     checked(researcher, "grading tab")
