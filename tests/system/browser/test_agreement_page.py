@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from grading_app.models import Adjudication, Grading, Rating, Rubric
-from grading_app.results.statistic_format import format_number
+from grading_app.results.statistic_format import format_coefficient, format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.judge_bias import judge_bias
@@ -15,7 +15,7 @@ from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
-from tests.system.browser.answer_pages import TOUCH, read_apples_left, read_row
+from tests.system.browser.answer_pages import TOUCH, open_measures, read_apples_left, read_row
 from tests.system.browser.page_checks import PHONE, press_and_wait, wait_for_images
 
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
@@ -94,9 +94,9 @@ def check_numbers(page):
     assert read_row(page, "against", "Bias")[1] == format_number(judge_bias(ratings, "judge", items).estimate, 3)
     first, second = (rater for rater in ratings.raters if rater != "judge")
     both = cohens_kappa(ratings.select_raters(first, second), "quadratic")
-    pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
+    pairs = page.get_by_role("region", name="Pairs of raters").locator("tbody tr")
     between_people = pairs.filter(has_text="rater 1").filter(has_text="rater 2").locator("td").all_inner_texts()
-    assert between_people[4].strip() == format_number(both.estimate)
+    assert between_people[4].strip() == format_coefficient(both.estimate)
 
 
 def test_two_raters_and_a_judge_appear_on_the_agreement_page(visitor, queue, owner):
@@ -104,12 +104,12 @@ def test_two_raters_and_a_judge_appear_on_the_agreement_page(visitor, queue, own
     rate_by_keys(visitor, make_rater(queue))
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
-    expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
+    open_measures(page, units=2 * APPLE_ITEMS, raters=3)
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expect(page.get_by_role("heading", name="against people")).to_be_visible()
     check_numbers(page)
-    page.get_by_text("Krippendorff's alpha, ordinal").click()
+    page.locator("summary").filter(has_text="Krippendorff's alpha, ordinal").click()
     expect(page.get_by_text("distances by the ranks between them")).to_be_visible()
     wait_for_images(page)
     page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()

@@ -12,7 +12,7 @@ from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
-from tests.system.browser.answer_pages import TOUCH, read_apples_left, read_row
+from tests.system.browser.answer_pages import TOUCH, open_measures, read_apples_left, read_row
 from tests.system.browser.page_checks import IDS, PHONE, VIEWS, press_and_wait
 
 TURNS = (
@@ -106,7 +106,7 @@ def test_two_raters_and_a_judge_of_one_rubric_appear_on_the_agreement_page(visit
 
 def check_numbers(page, triples):
     ratings = Ratings.from_triples(triples)
-    expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
+    open_measures(page, units=2 * APPLE_ITEMS, raters=3)
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expected = {
