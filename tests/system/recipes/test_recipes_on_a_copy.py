@@ -64,7 +64,7 @@ SCORER = '''
 @register_scorer(
     "similarity", "Similarity", "the answer is like the target", declare_number("threshold", ge=0, le=1, default=0.8)
 )
-def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+def similarity(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the share of the target's words that the answer has reaches the threshold, else 0."""
     words = set(item.target.split())
     if not words:
@@ -74,10 +74,10 @@ def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
 '''
 USE_SCORER = """
 from runs_app.scorers.scoring_rules import list_scorers_with_parameter, read_rule
-from runs_app.scorers.scorers import Answer, ScoredItem, ScorerError
+from runs_app.scorers.scorers import ScoredAnswer, ScoredItem, ScorerError
 rule = read_rule({"name": "similarity", "threshold": 0.5})
 assert rule.stored == {"name": "similarity", "threshold": "0.5"}, rule.stored
-assert rule.score(Answer("a b"), ScoredItem("a b c d")).value == 1
+assert rule.score(ScoredAnswer("a b"), ScoredItem("a b c d")).value == 1
 assert "similarity:THRESHOLD" in dict(list_scorers_with_parameter())
 try:
     read_rule("similarity:banana")
