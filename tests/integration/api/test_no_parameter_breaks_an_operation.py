@@ -62,7 +62,8 @@ def test_odd_values_are_refused_or_answered(method, address, client, pilot):
         "version": st.sampled_from([0, 1, 2**31, 2**63, 10**30]),
         "number": st.sampled_from([0, Run.objects.earliest("pk").pk, 2**63 - 1, 2**63, 10**30]),
         "table": st.sampled_from(["trials", "gradings", "records", "items", "absent"]),
-        "file_format": st.sampled_from(["csv", "jsonl", "xml"]),
+        "figure": st.sampled_from(["agreement-confusion", "scores", "absent"]),
+        "file_format": st.sampled_from(["csv", "jsonl", "svg", "xml"]),
     }
     paths = {one["name"]: known[one["name"]] for one in operation["parameters"] if one["in"] == "path"}
     bodies = st.dictionaries(st.sampled_from(list_body_fields(operation) or ["none"]), VALUES, max_size=4)

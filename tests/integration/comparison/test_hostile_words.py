@@ -40,7 +40,7 @@ def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
         reverse("experiment_agreement", args=[slug]): "judge-&lt;b&gt;",
         reverse("experiment_disagreements", args=[slug]): SHOWN,
         reverse("disagreement", args=[slug, trial]): SHOWN,
-        reverse("rating_queue_of_answers", args=[slug]): "small / nasty-prompt",
+        reverse("rating_queue_of_answers", args=[slug]): " small</label>",
         reverse("figure_file", args=[slug, "agreement-confusion", "svg"]): "judge-&lt;b&gt;",
     }
     for address, message in pages.items():

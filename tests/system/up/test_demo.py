@@ -43,11 +43,11 @@ def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Pa
     correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", output)]
     assert len(correlations) == 4
     assert min(correlations) > 0.5, "the simulated models know the norms"
-    accuracies = [float(share) for share in re.findall(r"exact_match +(\d+\.\d) %", output)]
+    accuracies = [float(share) for share in re.findall(r"Exact match +(\d+\.\d) %", output)]
     assert min(accuracies[:2]) > max(accuracies[2:]), "the larger model is right more often"
 
     for judge in ("strict-judge", "judge-large"):
-        assert len(re.findall(rf"{judge} \(correctness@1\) +\d+\.\d %", output)) == 4
+        assert len(re.findall(rf"Correctness \({judge}\) +\d+\.\d %", output)) == 4
 
     folder = place / "data" / "demo"
     trials = read_rows(folder / "affect-pilot-trials.csv")
