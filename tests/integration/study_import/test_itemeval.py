@@ -164,7 +164,7 @@ def test_pages_show_an_imported_judge_and_offer_no_further_verdict(folder, clien
     experiment = import_study(folder)
     client.force_login(owner)
     page = client.get("/experiments/sums/grading/").content.decode()
-    assert "mock_judge (builtin:standard)" in page
+    assert "Builtin:standard (mock_judge)" in page
     assert "itemeval-judge" in page
     assert "This judge cannot judge again here" in page
     assert "Grade again" not in page

@@ -154,4 +154,4 @@ def test_spectra_are_computed_from_the_questions_at_each_point(work):
     assert len(rows) == 4
     assert all(0 <= float(row["distance"]) < 0.5 for row in rows)
     page = explore(experiment, view="spectrum", task="swaps")
-    assert [figure["name"] for figure in page.context["figures"]] == ["spectrum"]
+    assert [figure["name"] for figure in page.context["figures"]] == ["space-spectrum"]
