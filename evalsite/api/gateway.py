@@ -105,7 +105,7 @@ def _get_experiment(request: HttpRequest, slug: str) -> Experiment:
     """Return the experiment of the request's token. Raise Refused for every other token, and for a session."""
     token = reach.get_token(request)
     if token is None or not token.permits(reach.RUN) or token.experiment_id is None:
-        raise Refused(403, f"Send an access token for the experiment {slug} with the permissions run.", "forbidden")
+        raise Refused(403, "Send an access token for this experiment with the permissions run.", "forbidden")
     if token.experiment.slug != slug or not Experiment.objects.editable_by(request.user).filter(slug=slug).exists():
         raise Refused(404, "There is no such experiment, or your token does not reach it.", "not_found")
     experiment: Experiment = token.experiment

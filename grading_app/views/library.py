@@ -348,12 +348,12 @@ def read_reason(request: HttpRequest) -> str:
 
 
 def get_next_page(request: HttpRequest) -> str:
-    """Return the page to go back to, or an empty text. An address of another site is ignored."""
+    """Return the path to go back to, or an empty text. Addresses of other sites and relative ones are ignored."""
     address = request.POST.get("next") or request.GET.get("next", "")
     is_safe = url_has_allowed_host_and_scheme(
         address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return address if is_safe else ""
+    return address if is_safe and address.startswith("/") else ""
 
 
 def _finish(request: HttpRequest, kind: LibraryKind, row: Any) -> HttpResponse:

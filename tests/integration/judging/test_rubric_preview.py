@@ -219,5 +219,5 @@ def test_only_users_who_may_spend_can_preview_a_rubric(client, answered, draft, 
     drain(build_judge({"score": 1, "reasoning": "<i>fine</i>"}))
     page = client.get(address).content.decode()
     assert "&lt;i&gt;fine&lt;/i&gt;" in page
-    assert "hx-trigger" not in page
+    assert 'hx-trigger="every' not in page
     assert "Rubric tests" in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

@@ -100,6 +100,9 @@ def test_the_way_back_ticks_the_new_row_and_leads_to_no_other_site(as_user, rese
     assert response.url == f"/experiments/new/?dataset=3&prompts={Prompt.objects.get().pk}"
     response = as_user(researcher).post(NEW, build_form_data(name="two", next="https://example.org/"))
     assert response.url.startswith("/library/prompts/two/")
+    for number, relative in enumerate(("None", "²", "experiments/new/")):
+        response = as_user(researcher).post(NEW, build_form_data(name=f"relative-{number}", next=relative))
+        assert response.url.startswith(f"/library/prompts/relative-{number}/")
 
 
 def test_a_dialog_is_told_which_row_was_made(as_user, researcher):
