@@ -1,4 +1,4 @@
-"""What the points of a parametric task show, in one sentence for each task and condition. Pure.
+"""The readings of a parametric task: one sentence for each task and condition, about what its points show. Pure.
 
 A parameter matters if accuracy beyond guessing differs between its first and its last value. Only settings of the other
 parameters that have answers at both values count, each with the same weight, so that a setting with more answers does

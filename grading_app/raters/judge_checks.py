@@ -1,4 +1,4 @@
-"""How a judge compares with people and rules that scored the same answers, and whether it prefers its own family.
+"""The comparison of a judge with people and rules that scored the same answers, and its preference for its own family.
 
 A check has one sentence for the pages of judges, and the counts of each pair of scores.
 """

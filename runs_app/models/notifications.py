@@ -20,7 +20,7 @@ def make_webhook_secret() -> str:
 
 
 class NotificationChoice(models.Model):
-    """What one person is told of experiments that they own or have marked as favourites, and by which channel."""
+    """The messages that a person wants about experiments that they own or marked as favourites, and their channels."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notification_choice"
