@@ -7,28 +7,26 @@ one experiment and no key. Errors have the form of the API that the program used
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import random
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.api import reach
-from evalsite.lib.ops.web_connections import PageThreads
+from evalsite.api.calls_in_thread import answer_in_thread
 from evalsite.lib.text.hashing import hash_content
-from evalsite.lib.web.problem_responses import make_gateway_error
-from runs_app.engine.external_calls import (
-    EndedCall,
-    ExternalRequest,
-    NotAdmitted,
-    begin_call,
-    find_cached_call,
-    finish_call,
-)
+from evalsite.lib.web.problem_responses import build_gateway_error, make_gateway_error
+from runs_app.engine.admission import Claim
+from runs_app.engine.database_recovery import OUTAGES
+from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, find_cached_call
+from runs_app.engine.external_queue import ExternalQueue
 from runs_app.engine.requests import build_target
 from runs_app.engine.response_cache import build_cached_reply
 from runs_app.llm.calls import CallFailure, CallRequest
@@ -43,15 +41,39 @@ from runs_app.llm.external_requests import (
 from runs_app.llm.forwarding import EVENT_STREAM, ForwardedExchange, read_forwarded
 from runs_app.llm.gateway import resolve_access
 from runs_app.llm.providers import PROVIDERS
-from runs_app.models import Experiment, ExternalCall, LanguageModel, Run
+from runs_app.models import ApiToken, Experiment, ExternalCall, LanguageModel, Run
 from runs_app.planning.external_runs import get_or_create_external_run
+
+logger = logging.getLogger("evalsite.gateway")
 
 OPENAI, ANTHROPIC = ExternalCall.Form.OPENAI, ExternalCall.Form.ANTHROPIC
 PATHS: dict[str, str] = {OPENAI: "/chat/completions", ANTHROPIC: "/v1/messages"}
 MAX_WAIT_S = 20.0  # How long a call waits for a slot, a rate or the end of other calls before it is refused.
 PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "request-id")
-KEPT_S = 1.0
-CACHE_HEADER, SESSION_HEADER = "Evalsite-Cache", "Evalsite-Session"
+KEPT_S, REFRESH_S = 1.0, 0.5  # For how long a process knows the prices and the address of a run.
+CACHE_HEADER, SESSION_HEADER = "evalsite-cache", "evalsite-session"
+JSON = "application/json"
+ACCESS_ONLY = "evalsite.access_only"
+"""The key of the WSGI environment by which the process of the gateway asks only for access."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The access of a program: its token, by key and public part, and the experiment that it reaches."""
+
+    token_id: int
+    token: str
+    experiment: Experiment
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply to a program: a whole body, or pieces as they arrive."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    pieces: AsyncIterator[bytes] | None = None
 
 
 class Refused(Exception):
@@ -61,12 +83,20 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.message, self.code, self.retry_after_s = status, message, code, retry_after_s
 
+    def build_reply(self, form: str) -> Reply:
+        """Return the error in the form of the API that the program called."""
+        headers = {"Content-Type": JSON}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(max(1, round(self.retry_after_s)))
+        content = build_gateway_error(form == ANTHROPIC, self.status, self.message, self.code)
+        return Reply(self.status, headers, json.dumps(content).encode())
+
 
 @require_safe
 def gateway_models(request: HttpRequest, slug: str) -> HttpResponse:
     """List the models of the experiment that programs may call."""
     try:
-        models = _list_models(_get_experiment(request, slug))
+        models = _list_models(_get_access(request, slug).experiment)
     except Refused as refusal:
         return _refuse(request, refusal)
     rows = [
@@ -90,28 +120,58 @@ def gateway_messages(request: HttpRequest, slug: str) -> HttpResponse | Streamin
 
 
 def _answer(request: HttpRequest, slug: str, form: str) -> HttpResponse | StreamingHttpResponse:
+    """Answer the request within this thread, for web servers without the process of the gateway and for tests.
+
+    The process of the gateway asks the same address for access, with all middleware, and then answers by itself.
+    """
     try:
-        call, payload = _read_call(request, _get_experiment(request, slug), form)
-        if request.headers.get(CACHE_HEADER, "").lower() == "reuse":
-            cached = _answer_from_cache(call, is_stream=payload.get("stream", False))
-            if cached is not None:
-                return cached
-        return _forward(request, call, payload)
+        access = _get_access(request, slug)
     except Refused as refusal:
         return _refuse(request, refusal)
+    if request.META.get(ACCESS_ONLY):
+        response = HttpResponse(status=204)
+        response.access = access  # type: ignore[attr-defined]
+        return response
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return answer_in_thread(lambda queue: answer_call(queue, access, form, headers, request.body))
 
 
-def _get_experiment(request: HttpRequest, slug: str) -> Experiment:
-    """Return the experiment of the request's token. Raise Refused for every other token, and for a session."""
-    token = reach.get_token(request)
-    if token is None or not token.permits(reach.RUN) or token.experiment_id is None:
+def _get_access(request: HttpRequest, slug: str) -> Access:
+    """Return the access of the request's token to this experiment. Raise Refused for other tokens and for a session."""
+    token: ApiToken | None = reach.get_token(request)
+    if token is None or not token.permits(reach.RUN) or token.experiment is None:
         raise Refused(403, "Send an access token for this experiment with the permissions run.", "forbidden")
     if token.experiment.slug != slug or not Experiment.objects.editable_by(request.user).filter(slug=slug).exists():
         raise Refused(404, "There is no such experiment, or your token does not reach it.", "not_found")
     experiment: Experiment = token.experiment
     if experiment.status == Experiment.Status.ARCHIVED or experiment.imported_from:
         raise Refused(409, f"The experiment {experiment} is archived or imported and makes no calls.", "conflict")
-    return experiment
+    return Access(token.pk, str(token), experiment)
+
+
+async def answer_call(
+    queue: ExternalQueue, access: Access, form: str, headers: Mapping[str, str], body: bytes
+) -> Reply:
+    """Make the call that a program asks for, and return the reply: whole, or as it arrives.
+
+    The names of `headers` are in lower case.
+    """
+    try:
+        call, payload = await _read_call(queue, access, form, headers, body)
+        if headers.get(CACHE_HEADER, "").lower() == "reuse":
+            trial = await queue.read(find_cached_call, call.cache_key)
+            if trial is not None:
+                claim = await queue.admit(replace(call, from_cache=True))
+                reply = trial.external_call.reply.encode()
+                queue.record(EndedCall(claim, reply, build_cached_reply(trial), from_cache=True).build_result())
+                kind = EVENT_STREAM if payload.get("stream") else JSON
+                return Reply(200, {"Content-Type": kind, CACHE_HEADER: "reused"}, reply)
+        return await _forward(queue, call, payload)
+    except Refused as refusal:
+        return refusal.build_reply(form)
+    except OUTAGES:
+        logger.exception("a call cannot be admitted")
+        return Refused(503, "The site's database does not answer. Try again later.", "api_error", 5).build_reply(form)
 
 
 def _list_models(experiment: Experiment) -> list[LanguageModel]:
@@ -119,19 +179,24 @@ def _list_models(experiment: Experiment) -> list[LanguageModel]:
     return list(models.select_related("endpoint").order_by("name"))
 
 
-def _read_call(request: HttpRequest, experiment: Experiment, form: str) -> tuple[ExternalRequest, dict[str, Any]]:
+async def _read_call(
+    queue: ExternalQueue, access: Access, form: str, headers: Mapping[str, str], body: bytes
+) -> tuple[ExternalRequest, dict[str, Any]]:
     """Return the call with its bounds, and the request's content. Raise Refused if it cannot be passed on."""
+    experiment = access.experiment
     try:
-        content = json.loads(request.body, parse_constant=_refuse_constant)
+        content = json.loads(body, parse_constant=_refuse_constant)
         name = content.get("model") if isinstance(content, dict) else None
-        run = _find_run(experiment, name) if isinstance(name, str) else None
-        if isinstance(name, str) and run is None:
-            raise Refused(404, f"The experiment {experiment} has no model {clean(name[:80])!r}.", "model_not_found")
+        run = None
+        if isinstance(name, str):
+            run = await _get_run(queue, experiment, name)
+            if run is None:
+                raise Refused(404, f"The experiment {experiment} has no model {clean(name[:80])!r}.", "model_not_found")
         has_price = run is not None and run.condition.model.cache_write_price is not None
         payload = check_request(content, form, has_budget=experiment.max_usd is not None, has_write_price=has_price)
         if run is None:
             raise RequestRefused("model: name a model of the experiment")
-        return _build_call(request, run, form, payload), payload
+        return _build_call(access, run, form, headers, payload), payload
     except (RequestRefused, ValueError, RecursionError) as problem:
         text = str(problem) if isinstance(problem, RequestRefused) else "the body must be JSON in UTF-8, not too deep"
         raise Refused(400, text, "invalid_request_error") from None
@@ -142,10 +207,11 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _build_call(request: HttpRequest, run: Run, form: str, payload: dict[str, Any]) -> ExternalRequest:
+def _build_call(
+    access: Access, run: Run, form: str, headers: Mapping[str, str], payload: dict[str, Any]
+) -> ExternalRequest:
     """Return the call with its bounds. Raise RequestRefused if its model has another API, or it has no bound."""
-    model, token = run.condition.model, reach.get_token(request)
-    experiment = token.experiment
+    model, experiment = run.condition.model, access.experiment
     provider = PROVIDERS[model.endpoint.provider]
     speaks = OPENAI if provider.speaks_openai else provider.name
     if speaks != form:
@@ -157,8 +223,9 @@ def _build_call(request: HttpRequest, run: Run, form: str, payload: dict[str, An
     call = ExternalRequest(
         run=run,
         form=form,
-        session=find_session(payload, request.headers.get(SESSION_HEADER, "")),
-        token=str(token),
+        session=find_session(payload, headers.get(SESSION_HEADER, "")),
+        token_id=access.token_id,
+        token=access.token,
         messages=describe_messages(payload),
         parameters=clean({name: value for name, value in payload.items() if name not in ("model", "messages")}),
         input_tokens=n_input,
@@ -174,66 +241,65 @@ def _build_call(request: HttpRequest, run: Run, form: str, payload: dict[str, An
 _runs: dict[tuple[int, str], tuple[float, Run]] = {}
 
 
+async def _get_run(queue: ExternalQueue, experiment: Experiment, name: str) -> Run | None:
+    """Return the run of `_find_run`. After REFRESH_S, it is read again while this call goes on with what is known."""
+    kept = _runs.get((experiment.pk, name))
+    age_s = time.monotonic() - kept[0] if kept is not None else KEPT_S
+    if kept is None or age_s >= KEPT_S:
+        return await queue.read(_find_run, experiment, name)
+    if age_s >= REFRESH_S:
+        _runs[experiment.pk, name] = time.monotonic() - REFRESH_S / 2, kept[1]  # One call in this time reads it.
+        queue.start(queue.read(_find_run, experiment, name))
+    return kept[1]
+
+
 def _find_run(experiment: Experiment, name: str) -> Run | None:
     """Return the run of the experiment's model with this name or provider's ID, with its design, or None.
 
     A process keeps it for a second, because reading these rows takes as long as the rest of a call. Pauses, limits and
     the budget are read at each call; a changed price or address applies after this second.
     """
-    now = time.monotonic()
-    kept = _runs.get((experiment.pk, name))
-    if kept is not None and now - kept[0] < KEPT_S:
-        return kept[1]
     model = next((one for one in _list_models(experiment) if name in (one.name, one.model)), None)
     if model is None:
         return None
     run = get_or_create_external_run(experiment, model)
+    now = time.monotonic()
     for key in [key for key, (at, _) in list(_runs.items()) if now - at >= KEPT_S]:
         _runs.pop(key, None)
     _runs[experiment.pk, name] = now, run
     return run
 
 
-def _answer_from_cache(call: ExternalRequest, *, is_stream: bool) -> HttpResponse | None:
-    """Return the recorded reply to an equal request of this experiment, and record the reuse; None without one."""
-    trial = find_cached_call(call.cache_key)
-    if trial is None:
-        return None
-    body = trial.external_call.reply.encode()
-    claim = begin_call(call, is_cached=True)
-    finish_call(EndedCall(claim, body, build_cached_reply(trial), from_cache=True))
-    response = HttpResponse(body, content_type=EVENT_STREAM if is_stream else "application/json")
-    response[CACHE_HEADER] = "reused"
-    return response
+async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> Reply:
+    """Make the call. It goes on to its end and is recorded, also when its program leaves: the provider bills it."""
+    exchange, url, headers, body = _prepare(call, payload)
+    claim = await _admit(queue, call)
 
+    async def make() -> CallFailure | None:
+        try:
+            await exchange.make(url, body, headers)
+            try:
+                reply = read_forwarded(exchange, call.form)
+            except CallFailure as failure:
+                queue.record(EndedCall(claim, exchange.body, failure=failure).build_result())
+                return failure
+            queue.record(EndedCall(claim, exchange.body, reply, cache_key=call.cache_key).build_result())
+            return None
+        finally:
+            exchange.pieces.put_nowait(None)
 
-def _forward(
-    request: HttpRequest, call: ExternalRequest, payload: dict[str, Any]
-) -> HttpResponse | StreamingHttpResponse:
-    """Make the call, and return its reply: whole, or as it arrives."""
-    if not PageThreads.calls.acquire(blocking=False):
-        raise Refused(429, "The gateway has as many calls in flight as it can hold. Try again.", "rate_limited", 2)
-    is_streamed = False
-    try:
-        exchange, url, headers, body = _prepare(call, payload)
-        claim = _admit(request, call)
-        with _lend_thread(request):
-            exchange.start(url, body, headers)
-        if exchange.is_stream and exchange.status == 200:
-            is_streamed = True
-            wants_usage = bool((payload.get("stream_options") or {}).get("include_usage")) or call.form == ANTHROPIC
-            pieces = _stream(request, call, claim, exchange, wants_usage=wants_usage)
-            response = StreamingHttpResponse(pieces, content_type=EVENT_STREAM)
-            response["Cache-Control"] = "no-cache"
-            response["Content-Encoding"] = "identity"  # No compression, which would hold events back.
-            return response
-        with _lend_thread(request):
-            reply = b"".join(exchange.iterate())
-        failure = _record(call, claim, exchange)
-        return _pass_on(request, exchange, reply, failure)
-    finally:
-        if not is_streamed:
-            PageThreads.calls.release()
+    made = queue.start(make())
+    await exchange.head_arrived.wait()
+    if not (exchange.is_stream and exchange.status == 200):
+        return _build_reply(exchange, call.form, await asyncio.shield(made))
+
+    async def list_pieces() -> AsyncIterator[bytes]:
+        wants_usage = bool((payload.get("stream_options") or {}).get("include_usage")) or call.form == ANTHROPIC
+        while (piece := await exchange.pieces.get()) is not None:
+            yield piece if wants_usage else _without_usage(piece)
+
+    # Without compression, which would hold events back.
+    return Reply(200, {"Content-Type": EVENT_STREAM, "Content-Encoding": "identity"}, pieces=list_pieces())
 
 
 def _prepare(call: ExternalRequest, payload: dict[str, Any]) -> tuple[ForwardedExchange, str, dict[str, str], bytes]:
@@ -269,53 +335,31 @@ def _prepare(call: ExternalRequest, payload: dict[str, Any]) -> tuple[ForwardedE
     return ForwardedExchange(call_request, key), url + PATHS[call.form], headers, json.dumps(sent).encode()
 
 
-def _admit(request: HttpRequest, call: ExternalRequest) -> Any:
+async def _admit(queue: ExternalQueue, call: ExternalRequest) -> Claim:
     """Return the claim of the call. Wait if it may start soon. Raise Refused if it may not."""
     deadline, wait_s = time.monotonic() + MAX_WAIT_S, 0.02
     while True:
         try:
-            return begin_call(call)
+            return await queue.admit(call)
         except NotAdmitted as reason:
             left_s = deadline - time.monotonic()
             if not reason.may_start_later or (reason.retry_after_s or 0) > left_s or left_s <= 0:
                 raise _translate(reason) from None
-        with _lend_thread(request):
-            time.sleep(min(wait_s * random.uniform(0.5, 1), left_s))  # noqa: S311 - jitter
+        if await queue.flush():
+            continue
+        await asyncio.sleep(min(wait_s * random.uniform(0.5, 1), left_s))  # noqa: S311 - jitter
         wait_s = min(wait_s * 1.6, 0.5)
 
 
 def _translate(reason: NotAdmitted) -> Refused:
     message = f"{str(reason)[:1].upper()}{str(reason)[1:]}."
+    if reason.was_revoked:
+        return Refused(401, message, "invalid_api_key")
     if reason.is_over_budget and not reason.may_start_later:
         return Refused(402, message, "insufficient_quota")
     if reason.may_start_later:
         return Refused(429, message, "rate_limited", reason.retry_after_s or 5)
     return Refused(409, message, "conflict")
-
-
-def _stream(
-    request: HttpRequest, call: ExternalRequest, claim: Any, exchange: ForwardedExchange, *, wants_usage: bool
-) -> Iterator[bytes]:
-    """Yield the stream as it arrives, and record the call when it ends.
-
-    If the program leaves early, read the stream to its end: the provider bills it, and its tokens come last.
-    """
-    pieces = exchange.iterate()
-    try:
-        while True:
-            with _lend_thread(request):
-                piece = next(pieces, None)
-            if piece is None:
-                break
-            yield piece if wants_usage else _without_usage(piece)
-    finally:
-        with _lend_thread(request):
-            for _ in pieces:
-                pass
-        try:
-            _record(call, claim, exchange)
-        finally:
-            PageThreads.calls.release()
 
 
 def _without_usage(piece: bytes) -> bytes:
@@ -334,43 +378,19 @@ def _is_usage_event(data: bytes) -> bool:
     return isinstance(event, dict) and event.get("choices") == [] and event.get("usage") is not None
 
 
-def _record(call: ExternalRequest, claim: Any, exchange: ForwardedExchange) -> CallFailure | None:
-    """Record the call, and return its failure or None."""
-    try:
-        reply = read_forwarded(exchange, call.form)
-    except CallFailure as failure:
-        finish_call(EndedCall(claim, exchange.body, failure=failure))
-        return failure
-    finish_call(EndedCall(claim, exchange.body, reply, cache_key=call.cache_key))
-    return None
-
-
-def _pass_on(
-    request: HttpRequest, exchange: ForwardedExchange, reply: bytes, failure: CallFailure | None
-) -> HttpResponse:
+def _build_reply(exchange: ForwardedExchange, form: str, failure: CallFailure | None) -> Reply:
     """Return the provider's reply. An error that concerns the lab's key or address is the gateway's own."""
     status = exchange.status
     if status is None or status in (401, 403) or 300 <= status < 400:
         message = failure.message if failure else "no reply"
         timed_out = failure is not None and failure.error_class == "timeout"
-        return _refuse(request, Refused(504 if timed_out else 502, f"The provider failed: {message}", "bad_gateway"))
-    if failure is not None and not reply.lstrip().startswith(b"{"):
-        return _refuse(request, Refused(status, failure.message, "api_error"))
-    response = HttpResponse(reply, status=status, content_type="application/json")
-    for name in PASSED_HEADERS:
-        if name in exchange.headers:
-            response[name] = exchange.headers[name].splitlines()[0]
-    return response
+        refusal = Refused(504 if timed_out else 502, f"The provider failed: {message}", "bad_gateway")
+        return refusal.build_reply(form)
+    if failure is not None and not exchange.body.lstrip().startswith(b"{"):
+        return Refused(status, failure.message, "api_error").build_reply(form)
+    passed = {name: exchange.headers[name].splitlines()[0] for name in PASSED_HEADERS if name in exchange.headers}
+    return Reply(status, {"Content-Type": JSON, **passed}, exchange.body)
 
 
 def _refuse(request: HttpRequest, refusal: Refused) -> HttpResponse:
-    response = make_gateway_error(request, refusal.status, refusal.message, refusal.code)
-    if refusal.retry_after_s is not None:
-        response["Retry-After"] = str(max(1, round(refusal.retry_after_s)))
-    return response
-
-
-def _lend_thread(request: HttpRequest) -> AbstractContextManager[None]:
-    """Return a context in which the thread waits for a model, and its slot serves another page."""
-    threads = getattr(request.META.get("gunicorn.socket"), "page_threads", None)
-    return threads.lend_to_call() if threads else nullcontext()
+    return make_gateway_error(request, refusal.status, refusal.message, refusal.code)

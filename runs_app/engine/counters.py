@@ -165,9 +165,12 @@ class CounterDeltas:
     def write_changes(self) -> None:
         """Write the changes. The caller has locked the rows in the order above."""
         if self.by_run or self.by_endpoint:
-            runs = [{"id": run_id, **delta.as_row()} for run_id, delta in self.by_run.items()]
-            rows = (self._build_endpoint_rows(), self._build_experiment_rows(), runs)
-            execute(WRITE_CHANGES, *map(to_pg_json, rows))
+            execute(WRITE_CHANGES, *self.build_parameters())
+
+    def build_parameters(self) -> list[str]:
+        """Return the parameters of WRITE_CHANGES."""
+        runs = [{"id": run_id, **delta.as_row()} for run_id, delta in self.by_run.items()]
+        return [to_pg_json(rows) for rows in (self._build_endpoint_rows(), self._build_experiment_rows(), runs)]
 
     def _build_endpoint_rows(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}

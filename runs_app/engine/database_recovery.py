@@ -40,7 +40,7 @@ def describe_outage(error: Exception) -> str:
     return f"{problem}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
-def record_each(results: Sequence[Result], worker_id: int) -> int:
+def record_each(results: Sequence[Result], worker_id: int | None) -> int:
     """Record results as `record_results` does. An answer that the database refuses fails only its own trial."""
     try:
         return record_results(results, worker_id)

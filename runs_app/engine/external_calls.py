@@ -1,14 +1,15 @@
 """Calls of other programs through the gateway: admission and recording, by the rules of all other calls.
 
-A call is a trial of stage external. Its first transaction takes a slot and a request of the endpoint, reserves the
-largest cost in the experiment's budget, and inserts the trial as running. Its second one records the reply through the
-recorder. If the web process dies between them, the sweep ends the trial: its cost is unknown and stays reserved.
+A call is a trial of stage external. A first transaction takes a slot and a request of the endpoint, reserves the
+largest cost in the experiment's budget, and inserts the trial as running. A second one, by the recorder, writes the
+reply. If the process dies while the call is in flight, the sweep ends the trial: its cost is unknown and stays
+reserved.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -31,29 +32,36 @@ from runs_app.engine.outcomes import (
     classify_answer,
 )
 from runs_app.engine.preflight import find_end_of_day
-from runs_app.engine.prepared_sql import fetch_prepared
+from runs_app.engine.prepared_sql import to_pg_json
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
-from runs_app.engine.recorder import Result, record_results
+from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, CallReply
-from runs_app.models import CachedAnswer, ExternalCall, Run, Trial
+from runs_app.models import CachedAnswer, Run, Trial
 from runs_app.pricing import costs
 
 SPARE_S = 60  # The lease exceeds the time-out of the call by this, for a slow database.
 
-# Under the lock of the run, its counters number its trials. Each column without a value here has a default.
+USABLE_TOKENS = """
+SELECT t.id FROM runs_app_apitoken t JOIN auth_user u ON u.id = t.user_id
+WHERE t.id = ANY(%s::bigint[]) AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp() AND u.is_active
+"""
+# Under the locks of the runs, their counters number the new trials. Each column without a value here has a default.
 INSERT = """
-WITH added AS (
+WITH calls AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) c(n int, run_id bigint, token uuid, reserved_usd numeric, lease_s float8,
+        messages jsonb, form text, session text, caller text, parameters jsonb)
+), added AS (
     INSERT INTO runs_app_trial (run_id, sample_idx, status, attempts, token, reserved_usd, lease_until, claimed_at,
         messages)
-    SELECT r.id, r.n_pending + r.n_running + r.n_done + r.n_failed + r.n_cancelled, 'running', 1, %s::uuid, %s::numeric,
-        clock_timestamp() + %s::float8 * interval '1 second', clock_timestamp(), %s::jsonb
-    FROM runs_app_run r WHERE r.id = %s::bigint RETURNING id, sample_idx
-), call AS (
+    SELECT r.id, r.n_pending + r.n_running + r.n_done + r.n_failed + r.n_cancelled - 1
+        + row_number() OVER (PARTITION BY r.id ORDER BY c.n), 'running', 1, c.token, c.reserved_usd,
+        clock_timestamp() + c.lease_s * interval '1 second', clock_timestamp(), c.messages
+    FROM calls c JOIN runs_app_run r ON r.id = c.run_id RETURNING id, sample_idx, token
+), external AS (
     INSERT INTO runs_app_externalcall (trial_id, form, session, token, parameters)
-    SELECT added.id, c.form, c.session, c.token, c.parameters
-    FROM added, json_to_recordset(%s::json) c(form text, session text, token text, parameters jsonb)
+    SELECT added.id, c.form, c.session, c.caller, c.parameters FROM added JOIN calls c ON c.token = added.token
 )
-SELECT id, sample_idx FROM added
+SELECT token, id, sample_idx FROM added
 """
 
 
@@ -62,18 +70,21 @@ class ExternalRequest:
     """A call that a program asks for. `run` was fetched with its design.
 
     `messages` is the conversation as pages show it; it and `parameters` hold only characters that PostgreSQL can store.
-    `input_tokens` and `output_tokens` are upper bounds; None: unknown.
+    `input_tokens` and `output_tokens` are upper bounds; None: unknown. `token` is the public part of the access token.
+    A call `from_cache` is answered by an earlier reply: it needs no slot, no rate and no budget.
     """
 
     run: Run
     form: str
     session: str
+    token_id: int
     token: str
     messages: list[dict[str, Any]]
     parameters: dict[str, Any]
     input_tokens: int
     output_tokens: int | None
     cache_key: str
+    from_cache: bool = False
 
     @property
     def ceiling_usd(self) -> Decimal | None:
@@ -91,6 +102,7 @@ class NotAdmitted(Exception):
     """A call that may not start. `is_over_budget`: the remaining budget does not cover its largest cost.
 
     `may_start_later` is whether a wait can help; `retry_after_s` is then the time that it needs, if it is known.
+    `was_revoked`: the access token ended after its last check.
     """
 
     def __init__(
@@ -100,41 +112,71 @@ class NotAdmitted(Exception):
         is_over_budget: bool = False,
         may_start_later: bool = True,
         retry_after_s: float | None = None,
+        was_revoked: bool = False,
     ) -> None:
         super().__init__(reason)
         self.is_over_budget, self.may_start_later = is_over_budget, may_start_later
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.was_revoked = retry_after_s, was_revoked
 
 
-def begin_call(call: ExternalRequest, *, is_cached: bool = False) -> Claim:
-    """Admit a call and insert its trial. Raise NotAdmitted if it may not start now.
+def begin_calls(calls: Sequence[ExternalRequest]) -> list[Claim | NotAdmitted]:
+    """Admit calls to one endpoint in their order, and insert the trials of those that may start now.
 
-    A call that the response cache answers needs no slot, no rate and no budget.
+    Return the claim of each call, or why it may not start. One transaction decides on all of them, because each
+    transaction locks the endpoint.
     """
-    run, model = call.run, call.run.condition.model
-    reserved = Decimal(0) if is_cached else costs.round_reservation(call.ceiling_usd)
-    taken = call.input_tokens + min(call.output_tokens or costs.TYPICAL_OUTPUT_TOKENS, costs.TYPICAL_OUTPUT_TOKENS)
-    expected = 0 if is_cached else taken
+    endpoint_id = calls[0].run.condition.model.endpoint_id
     with transaction.atomic():
-        counters = lock_counters(model.endpoint_id, [run.pk])
-        if counters is None or run.pk not in counters.runs:
-            raise NotAdmitted("the model or the experiment was deleted", may_start_later=False)
-        if not is_cached:
-            _check_admission(call, counters, reserved)
-        token = uuid.uuid4()
-        identity = {name: getattr(call, name) for name in ("form", "session", "token", "parameters")}
-        ((trial_id, number),) = fetch_prepared(
-            INSERT, token, reserved, call.lease_s, json.dumps(call.messages), run.pk, json.dumps([identity])
-        )
-        keys = counters.get_counter_keys(run.pk)
-        delta = counters.deltas.for_run(keys)
-        delta.running += 1
-        delta.reserved_usd += reserved
-        if not is_cached:
-            limiter = consume_tokens(counters.limiter, 1, expected)
-            counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
-        counters.write_changes()
-    return Claim(trial_id, keys, token, 0, None, number, 1, 0, reserved, expected)
+        tokens = USABLE_TOKENS, [[call.token_id for call in calls]]
+        counters = lock_counters(endpoint_id, {call.run.pk for call in calls}, read=[tokens])
+        usable = {key for (key,) in counters.read[0]} if counters is not None else set()
+        decided: list[Claim | NotAdmitted] = []
+        rows = []
+        for n, call in enumerate(calls):
+            reserved = Decimal(0) if call.from_cache else costs.round_reservation(call.ceiling_usd)
+            try:
+                if counters is None or call.run.pk not in counters.runs:
+                    raise NotAdmitted("the model or the experiment was deleted", may_start_later=False)
+                if call.token_id not in usable:
+                    raise NotAdmitted("the token has expired or was revoked", may_start_later=False, was_revoked=True)
+                if not call.from_cache:
+                    _check_admission(call, counters, reserved)
+            except NotAdmitted as reason:
+                decided.append(reason)
+                continue
+            taken = min(call.output_tokens or costs.TYPICAL_OUTPUT_TOKENS, costs.TYPICAL_OUTPUT_TOKENS)
+            expected = 0 if call.from_cache else call.input_tokens + taken
+            keys = counters.get_counter_keys(call.run.pk)
+            delta = counters.deltas.for_run(keys)
+            delta.running += 1
+            delta.reserved_usd += reserved
+            if not call.from_cache:
+                limiter = consume_tokens(counters.limiter, 1, expected)
+                counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
+            claim = Claim(0, keys, uuid.uuid4(), 0, None, 0, 1, 0, reserved, expected)
+            decided.append(claim)
+            rows.append(
+                {
+                    "n": n,
+                    "run_id": call.run.pk,
+                    "token": claim.token,
+                    "reserved_usd": reserved,
+                    "lease_s": call.lease_s,
+                    "messages": call.messages,
+                    "form": call.form,
+                    "session": call.session,
+                    "caller": call.token,
+                    "parameters": call.parameters,
+                }
+            )
+        added = {}
+        if counters is not None and rows:
+            (inserted,) = counters.write_and_commit((INSERT, [to_pg_json(rows)]))
+            added = {token: numbers for token, *numbers in inserted}
+    return [
+        one._replace(trial_id=added[one.token][0], sample_idx=added[one.token][1]) if isinstance(one, Claim) else one
+        for one in decided
+    ]
 
 
 def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: Decimal) -> None:
@@ -150,7 +192,8 @@ def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: 
     if limit := find_reached_limit(counters.limiter, state.rates, counters.in_flight, day_ends):
         wait_s = None if limit.until is None else max(0.0, limit.until - state.now)
         raise NotAdmitted(f"the endpoint {endpoint} {limit.description}", retry_after_s=wait_s)
-    demand = counters.runs[call.run.pk].demand
+    run = counters.runs[call.run.pk]
+    demand = run.get_demand_with(counters.deltas.for_run(counters.get_counter_keys(call.run.pk)))
     if demand.in_flight >= demand.max_concurrency:
         raise NotAdmitted(f"the experiment allows {demand.max_concurrency} calls to this model at once")
     left = counters.get_budgets()[call.run.experiment_id]
@@ -181,32 +224,28 @@ class EndedCall:
     from_cache: bool = False
     cache_key: str = ""
 
-
-def finish_call(ended: EndedCall) -> None:
-    """Record a call: its trial, its attempt and its cost. A call whose claim has ended is recorded as late."""
-    if ended.reply is not None and ended.from_cache:
-        outcome = build_cached_outcome(ended.reply, None)
-        columns = build_attempt_from_cache(ended.reply) | classify_answer(outcome.trial)
-    elif ended.reply is not None:
-        outcome = build_answer_outcome(ended.reply, None)
-        columns = build_attempt_from_reply(ended.reply) | classify_answer(outcome.trial)
-    elif ended.failure is not None:
-        once = RetryPolicy(max_attempts=1)
-        outcome = build_failure_outcome(ended.failure, attempts=1, yields=0, retry=once)
-        outcome = Outcome("failed", outcome.trial, pause_s=outcome.pause_s, allowance=outcome.allowance)
-        columns = build_attempt_from_failure(ended.failure)
-    else:
-        raise ValueError("a call ends with a reply or with a failure")
-    result = Result(
-        ended.claim,
-        outcome.status,
-        trial=outcome.trial,
-        calls=[columns],
-        pause_s=outcome.pause_s,
-        cache_key=None if ended.from_cache or ended.reply is None else ended.cache_key,
-        allowance=outcome.allowance,
-    )
-    text = ended.body.decode("utf-8", "replace").replace("\0", "\ufffd")
-    with transaction.atomic():
-        ExternalCall.objects.filter(pk=ended.claim.trial_id).update(reply=text)
-        record_results([result], None)
+    def build_result(self) -> Result:
+        """Return what the recorder writes: the trial, the attempt with its cost, and the reply."""
+        if self.reply is not None and self.from_cache:
+            outcome = build_cached_outcome(self.reply, None)
+            columns = build_attempt_from_cache(self.reply) | classify_answer(outcome.trial)
+        elif self.reply is not None:
+            outcome = build_answer_outcome(self.reply, None)
+            columns = build_attempt_from_reply(self.reply) | classify_answer(outcome.trial)
+        elif self.failure is not None:
+            once = RetryPolicy(max_attempts=1)
+            outcome = build_failure_outcome(self.failure, attempts=1, yields=0, retry=once)
+            outcome = Outcome("failed", outcome.trial, pause_s=outcome.pause_s, allowance=outcome.allowance)
+            columns = build_attempt_from_failure(self.failure)
+        else:
+            raise ValueError("a call ends with a reply or with a failure")
+        return Result(
+            self.claim,
+            outcome.status,
+            trial=outcome.trial,
+            calls=[columns],
+            pause_s=outcome.pause_s,
+            cache_key=None if self.from_cache or self.reply is None else self.cache_key,
+            allowance=outcome.allowance,
+            passed_on=self.body.decode("utf-8", "replace"),
+        )

@@ -6,15 +6,15 @@ answers before it locks them, and then uses as few round trips as possible.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from runs_app.engine.counters import CounterDeltas, CounterKeys, EndpointDelta, RunDelta
+from runs_app.engine.counters import WRITE_CHANGES, CounterDeltas, CounterKeys, EndpointDelta, RunDelta
 from runs_app.engine.endpoint_state import LOCK_ENDPOINT, EndpointState, build_endpoint_state
 from runs_app.engine.fair_share import Demand
-from runs_app.engine.prepared_sql import fetch_pipelined
+from runs_app.engine.prepared_sql import fetch_and_commit, fetch_pipelined
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.engine.run_lifecycle import finish_runs, is_rejected_too_often
 from runs_app.stopping.rules import find_stop_reason
@@ -91,6 +91,7 @@ class LockedCounters:
     remaining_usd: dict[int, Decimal | None]  # By experiment; None without a budget.
     runs: dict[int, LockedRun]
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
+    read: list[list[tuple[Any, ...]]] = field(default_factory=list)  # The rows that `lock_counters` was asked to read.
 
     @property
     def endpoint_delta(self) -> EndpointDelta:
@@ -138,6 +139,19 @@ class LockedCounters:
             finish_runs(run_ids)
         self.deltas = CounterDeltas()
 
+    def write_and_commit(self, *statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+        """Execute the statements, write the changes and commit, in one round trip. Return the rows of the statements.
+
+        Nothing else may follow in this transaction. While it holds its locks, all workers of the endpoint wait.
+        """
+        if self._list_ending_runs() or self._list_failing_runs():
+            rows = fetch_pipelined(*statements) if statements else []
+            self.write_changes()
+            return rows
+        rows = fetch_and_commit(*statements, (WRITE_CHANGES, self.deltas.build_parameters()))
+        self.deltas = CounterDeltas()
+        return rows[:-1]
+
     def _list_ending_runs(self) -> list[int]:
         """Return ids of runs that these changes may have finished."""
         return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_with(delta)]
@@ -148,17 +162,25 @@ class LockedCounters:
 
 
 def lock_counters(
-    endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False, batched: bool = False
+    endpoint_id: int,
+    run_ids: Collection[int] = (),
+    *,
+    claiming: bool = False,
+    batched: bool = False,
+    read: Sequence[tuple[str, Sequence[Any]]] = (),
 ) -> LockedCounters | None:
     """Lock and read the counters. The caller's transaction must call `write_changes` before it ends.
 
     Return None if the endpoint no longer exists. The runs are those of `run_ids` that still exist. With `claiming`, the
     runs with work for this endpoint are added. Runs that send batches may claim if `batched` is true, the others if it
-    is false.
+    is false. The statements of `read` are executed in the same round trip, before the locks.
     """
     relevant_to = (sorted(run_ids), endpoint_id if claiming else None)
-    endpoint_rows, budget_rows, run_rows = fetch_pipelined(
-        (LOCK_ENDPOINT, (endpoint_id,)), (LOCK_EXPERIMENTS, relevant_to), (LOCK_RUNS, (batched, *relevant_to))
+    *rows_read, endpoint_rows, budget_rows, run_rows = fetch_pipelined(
+        *read,
+        (LOCK_ENDPOINT, (endpoint_id,)),
+        (LOCK_EXPERIMENTS, relevant_to),
+        (LOCK_RUNS, (batched, *relevant_to)),
     )
     if not endpoint_rows:
         return None
@@ -169,6 +191,7 @@ def lock_counters(
         build_endpoint_state(*endpoint_rows[0]),
         budgets,
         {run.demand.run_id: run for run in runs if run.demand.experiment_id in budgets},
+        read=rows_read,
     )
 
 

@@ -30,6 +30,20 @@ def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[A
         return [cursor.fetchall() for cursor in cursors]
 
 
+def fetch_and_commit(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of the last statements of a transaction, and commit it in the same round trip.
+
+    Django's own commit then finds nothing to do. Within another transaction, only that one commits.
+    """
+    session = _get_session()
+    with connection.wrap_database_errors, session.pipeline():
+        cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
+        if len(connection.atomic_blocks) == 1:
+            session.commit()
+    # Only now has each cursor its result. A statement that returns nothing has no columns.
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
 def execute(sql: str, *parameters: Any) -> None:
     """Execute a statement that returns nothing."""
     session = _get_session()

@@ -64,7 +64,8 @@ class Result:
     `status` is the trial's new status. The attempt of a `released` trial does not count. `wait_s` is the wait before a
     retry, `pause_s` the pause that its endpoint needs. `trial` and each of `calls` hold columns by name, as in
     TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached under that key.
-    `allowance` holds the rates that the provider says are left.
+    `allowance` holds the rates that the provider says are left. `passed_on` is the body that a program received from
+    the gateway.
     """
 
     claim: Claim
@@ -76,6 +77,7 @@ class Result:
     pause_s: float | None = None
     cache_key: str | None = None
     allowance: Allowance | None = None
+    passed_on: str | None = None
 
 
 def record_results(results: Sequence[Result], worker_id: int | None) -> int:
@@ -94,9 +96,12 @@ def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id:
     with transaction.atomic():
         release_locks_early()
         changes = write_trials(results, worker_id)
+        passed_on = [result for result in results if result.passed_on is not None]
+        if replies := [{"id": result.claim.trial_id, "reply": result.passed_on} for result in passed_on]:
+            execute(STORE_REPLIES, to_pg_json(replies))
         if counters := lock_counters(endpoint_id, collect_run_ids(results)):
             apply_changes(counters, changes)
-            counters.write_changes()
+            counters.write_and_commit()
     return len(changes.held)
 
 
@@ -116,7 +121,7 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
     batch: list[Result] = []
     size = 0
     for result in results:
-        size += sum(len(result.trial.get(name) or "") for name in LONG_COLUMNS)
+        size += sum(len(result.trial.get(name) or "") for name in LONG_COLUMNS) + len(result.passed_on or "")
         batch.append(result)
         if size > MAX_BATCH_CHARS:
             yield batch
@@ -216,6 +221,10 @@ def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
         execute(END_CANCELLED, [result.claim.trial_id for result in waiting])
 
 
+STORE_REPLIES = """
+UPDATE runs_app_externalcall c SET reply = r.reply FROM json_to_recordset(%s::json) r(id bigint, reply text)
+WHERE c.trial_id = r.id
+"""
 ADD_ATTEMPTS = f"""{INSERT_ATTEMPTS}
 ON CONFLICT (trial_id, token, call) DO NOTHING
 RETURNING trial_id, token, call, 0::numeric, false

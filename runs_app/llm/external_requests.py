@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from runs_app.llm import parameters
@@ -89,15 +90,19 @@ def compute_bounds(payload: Mapping[str, Any], model: str, model_limit: int | No
 
     The output has no bound, None, if neither the request nor the model limits it.
     """
-    rule = find_image_rule(model)
-    per_image = max(rule.count_tokens(*size) for size in LARGE_IMAGES)
     n_images = sum(part.get("type") in ("image_url", "image") for part in _iterate_parts(payload))
     text = json.dumps(_without_images(dict(payload)), ensure_ascii=False, separators=(",", ":"))
-    n_input = len(text.encode("utf-8", "surrogatepass")) + REPLY_TOKENS + n_images * per_image
+    n_input = len(text.encode("utf-8", "surrogatepass")) + REPLY_TOKENS + n_images * _find_most_image_tokens(model)
     n_output = parameters.compute_output_ceiling(payload, model_limit)
     if n_output is not None and n_output > MAX_OUTPUT_TOKENS:
         raise RequestRefused(f"max_tokens: at most {MAX_OUTPUT_TOKENS:,} tokens with all completions")
     return n_input, n_output
+
+
+@lru_cache(maxsize=256)
+def _find_most_image_tokens(model: str) -> int:
+    rule = find_image_rule(model)
+    return max(rule.count_tokens(*size) for size in LARGE_IMAGES)
 
 
 def describe_messages(payload: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,77 +1,63 @@
 """Requests of other programs, passed on to a provider: one request, whole or streamed, by the rules of the transport.
 
-The caller is a thread of the web server. A single event loop in a thread of its own makes the calls, so that they share
-connections. The reply is passed on without keys, and read for its text, its tokens and its cost.
+Calls of one event loop share connections. The reply is passed on without keys, and read for its text, its tokens and
+its cost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
-import queue
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from functools import cache
 from typing import Any
 
 import aiohttp
 
 from runs_app.llm.answers import Answer, TokenCounts
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass
-from runs_app.llm.http_transport import MAX_REPLY_BYTES, Exchange, ReplyTooLong, close_session
+from runs_app.llm.http_transport import MAX_REPLY_BYTES, Exchange, ReplyTooLong
 from runs_app.llm.keys import redact_body
 from runs_app.llm.replies import add_bill, read_reply
 
 EVENT_STREAM = "text/event-stream"
-CLOSING_S = 2.0
 STOP_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 
 
 class ForwardedExchange(Exchange):
-    """One request whose reply is passed on while it arrives. `pieces` ends with None, also after a failure."""
+    """One request whose reply is passed on while it arrives, in whole lines. `pieces` ends with None, whatever happens.
+
+    `head_arrived` is set when the head of the reply is there, or the call has failed.
+    """
 
     def __init__(self, request: CallRequest, key: str) -> None:
         super().__init__(request, key)
-        self.pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.head_arrived = threading.Event()
+        self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.head_arrived = asyncio.Event()
         self.content_type = "application/json"
         self.started = time.perf_counter()
-        self.sent: Future[None] | None = None
 
     @property
     def is_stream(self) -> bool:
         return self.content_type == EVENT_STREAM
 
-    def start(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send the request, and return when the head of the reply has arrived or the call has failed."""
-        self.sent = asyncio.run_coroutine_threadsafe(self._run(url, body, headers), _get_loop())
-        self.head_arrived.wait()
-
-    def iterate(self) -> Iterator[bytes]:
-        """Yield the reply as it arrives, in whole lines."""
-        while (piece := self.pieces.get()) is not None:
-            yield piece
-
     def get_elapsed_ms(self) -> int:
         return round((time.perf_counter() - self.started) * 1000)
 
-    async def _run(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    async def make(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send the request and receive the reply. `failure` has the reason if that failed."""
         try:
             await self.send(url, body, headers)
         except CallFailure:
-            pass  # `failure` has it.
+            pass
         finally:
             self.head_arrived.set()
-            self.pieces.put(None)
 
     async def _receive(self, reply: aiohttp.ClientResponse, secrets: list[str]) -> None:
         self.content_type = reply.content_type
         if reply.status != 200 or not self.is_stream:
             await super()._receive(reply, secrets)
-            self.pieces.put(self.body)
+            self.pieces.put_nowait(self.body)
             return
         self.status = reply.status
         self.head_arrived.set()
@@ -85,20 +71,11 @@ class ForwardedExchange(Exchange):
                 lines, newline, waiting = (waiting + chunk).rpartition(b"\n")
                 if newline:  # Only whole lines are passed on, so that a key is never cut.
                     received.append(redact_body(lines + newline, secrets))
-                    self.pieces.put(received[-1])
+                    self.pieces.put_nowait(received[-1])
         finally:
             received.append(redact_body(waiting, secrets))
-            self.pieces.put(received[-1])
+            self.pieces.put_nowait(received[-1])
             self.body = b"".join(received)
-
-
-@cache
-def _get_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of all forwarded calls of this process. It runs until the process ends."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="forwarding", daemon=True).start()
-    atexit.register(lambda: asyncio.run_coroutine_threadsafe(close_session(), loop).result(CLOSING_S))
-    return loop
 
 
 def read_forwarded(exchange: ForwardedExchange, form: str) -> CallReply:

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
+from evalsite.lib.ops import handover
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.pooling import refuse_transaction_pooling
 from evalsite.lib.ops.postgres import Embedded
@@ -28,7 +29,7 @@ from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
 WEB_GRACE_S = 8.0
-QUEUE_GRACE_S = 25.0  # A stopping drain waits 10 s for its calls in flight.
+QUEUE_GRACE_S = 25.0  # A stopping drain, and the gateway, wait 10 s for their calls in flight.
 MIGRATION_LOCK = 0x65766C73  # The key of an advisory lock.
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -113,15 +114,19 @@ def serve(
         pulse = Pulse(channel, drains + 1, queue.replace)
         queue.on_start = pulse.reset
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
+        web_end, gateway_end = handover.open_pair()
         try:
             children = [
-                _make_web_child(listener, environment | _collect_static_files()),
+                _make_web_child(listener, web_end, environment | _collect_static_files()),
                 queue,
+                _make_gateway_child(gateway_end, environment),
                 *build_simulated_models(),
             ]
             cleanup = _build_cleanup_command()
             Supervisor(children, periodic_tasks, channel.request_stop, if_killed=cleanup, directory=ROOT).run()
         finally:
+            web_end.close()
+            gateway_end.close()
             with suppress(DatabaseError):
                 requeue_tasks(channel)
 
@@ -148,7 +153,7 @@ def _remove_leftovers() -> None:
         channel.remove()
 
 
-def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Child:
+def _make_web_child(listener: socket.socket, end: socket.socket, environment: dict[str, str]) -> Child:
     options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1"]
     options += ["--worker-class", "evalsite.lib.ops.gunicorn_worker.WebWorker", "--threads", str(THREADS)]
     options += ["--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
@@ -156,10 +161,21 @@ def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Chi
     return Child(
         "web",
         build_module_command("gunicorn", *options, "evalsite.wsgi"),
-        environment=environment,
+        environment=environment | {handover.VARIABLE: str(end.fileno())},
         directory=ROOT,
-        keep_fds=(listener.fileno(),),
+        keep_fds=(listener.fileno(), end.fileno()),
         grace_s=WEB_GRACE_S,
+    )
+
+
+def _make_gateway_child(end: socket.socket, environment: dict[str, str]) -> Child:
+    return Child(
+        "gateway",
+        build_module_command("evalsite.api.gateway_process"),
+        environment=environment | {handover.VARIABLE: str(end.fileno())},
+        directory=ROOT,
+        keep_fds=(end.fileno(),),
+        grace_s=QUEUE_GRACE_S,
     )
 
 

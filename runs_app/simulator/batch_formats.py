@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runs_app.simulator.request_parser import ChatRequest
-from runs_app.simulator.responses import Reply, build_completion, count_usage
+from runs_app.simulator.responses import Reply, build_completion
+from runs_app.simulator.streams import build_message
 
 DAY_S = 86_400
 
@@ -59,6 +60,7 @@ def convert_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     turns = [{"role": "system", "content": _convert_parts(system)}] if system else []
     turns += [{"role": turn["role"], "content": _convert_parts(turn["content"])} for turn in params["messages"]]
     chat = {"model": params["model"], "messages": turns, "max_tokens": params["max_tokens"]}
+    chat |= {"stream": True} if params.get("stream") else {}
     if output := params.get("output_format"):
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": output["schema"]}}
     return chat
@@ -113,17 +115,7 @@ def _build_result(status: int, chat: ChatRequest | None, received: Reply | dict[
         kind = {400: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
         message = received["error"]["message"] if isinstance(received, dict) else ""
         return {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": message}}}
-    usage = count_usage(chat, received)
-    message = {
-        "id": f"msg_{uuid.uuid4().hex}",
-        "type": "message",
-        "role": "assistant",
-        "model": chat.model,
-        "content": [{"type": "text", "text": received.content or ""}],
-        "stop_reason": "max_tokens" if received.finish_reason == "length" else "end_turn",
-        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
-    }
-    return {"type": "succeeded", "message": message}
+    return {"type": "succeeded", "message": build_message(chat, received)}
 
 
 def build_batch(batch: Batch) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class SimulatorConfig:
     served_name: str | None = None  # the model name in responses; None repeats the requested name
     latency_ms: float = 0.0  # fixed, or the median when latency_sigma is above 0
     latency_sigma: float = 0.0  # standard deviation of the logarithm of the latency
+    event_ms: float = 0.0  # the pause between two events of a stream
     slow_s: float | None = None
     faults: Mapping[str, float] = field(default_factory=dict)
     retry_after_s: float | None = None  # sent as Retry-After with every 429
@@ -74,7 +75,7 @@ class SimulatorConfig:
     def __post_init__(self) -> None:
         check_faults(self.faults)
         check_batches(self.batch_faults, self.batch_waits)
-        for name in ("latency_ms", "latency_sigma", "slow_s", "retry_after_s"):
+        for name in ("latency_ms", "latency_sigma", "event_ms", "slow_s", "retry_after_s"):
             value = getattr(self, name)
             is_optional = name in ("slow_s", "retry_after_s")
             if (value is None and not is_optional) or (value is not None and not 0 <= value < math.inf):

@@ -30,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--latency-ms", type=float, default=0.0, help="latency of an answer; the median with --latency-sigma"
     )
     parser.add_argument("--latency-sigma", type=float, default=0.0, help="log-normal spread of the latency")
+    parser.add_argument("--event-ms", type=float, default=0.0, help="pause between two events of a streamed answer")
     parser.add_argument("--slow-s", type=float, help="seconds of a `slow` answer (default 50 x the latency)")
     parser.add_argument(
         "--error-rate", type=float, default=0.0, help="rate of errors: 429, 500, 503, cut and malformed"
@@ -76,6 +77,7 @@ def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
         served_name=options["served_model"],
         latency_ms=options["latency_ms"],
         latency_sigma=options["latency_sigma"],
+        event_ms=options["event_ms"],
         slow_s=options["slow_s"],
         faults={**spread_error_rate(options["error_rate"]), **parse_pairs(options["errors"], "--errors")},
         batch_faults=parse_pairs(options["batch_faults"], "--batch-faults"),
@@ -112,6 +114,7 @@ def build_arguments(config: SimulatorConfig) -> list[str]:
         "--seed": config.seed,
         "--latency-ms": config.latency_ms,
         "--latency-sigma": config.latency_sigma,
+        "--event-ms": config.event_ms,
         "--judge": config.judge,
     }
     arguments = [f"{option}={value}" for option, value in values.items() if value is not None]

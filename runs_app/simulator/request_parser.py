@@ -34,6 +34,8 @@ class ChatRequest:
     max_tokens: int | None
     response_format: dict[str, Any]
     is_reasoning: bool  # the request asks for a reasoning effort
+    is_stream: bool
+    wants_usage: bool  # a stream ends with the tokens
     fingerprint: int  # 64 bits over everything except the volatile fields
 
     @property
@@ -59,8 +61,8 @@ def read_chat(body: bytes) -> ChatRequest:
         raise UnreadableRequest("you must provide a model parameter")
     if not isinstance(payload.get("messages"), list) or not payload["messages"]:
         raise UnreadableRequest("messages: expected a list with at least one message")
-    if payload.get("stream"):
-        raise UnreadableRequest("stream: streaming is not supported here")
+    if not isinstance(payload.get("stream_options") or {}, dict):
+        raise UnreadableRequest("stream_options: expected an object")
     if not isinstance(payload.get("response_format") or {}, dict):
         raise UnreadableRequest("response_format: expected an object")
     turns: list[tuple[str, str]] = []
@@ -80,6 +82,8 @@ def read_chat(body: bytes) -> ChatRequest:
         max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
         response_format=payload.get("response_format") or {},
         is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
+        is_stream=bool(payload.get("stream")),
+        wants_usage=bool((payload.get("stream_options") or {}).get("include_usage")),
         fingerprint=int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest()),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.batch_formats import convert_parameters
 from runs_app.simulator.batches import BatchStore
 from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread_error_rate
 from runs_app.simulator.faults import build_error, choose_fault, draw_latency
@@ -20,6 +21,7 @@ from runs_app.simulator.request_counters import Counters, MinuteWindow, render_c
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
 from runs_app.simulator.responses import Reply, apply_fault, build_completion, build_reply, truncate
 from runs_app.simulator.skill_profiles import read_profiles
+from runs_app.simulator.streams import build_message, list_chunks, list_message_events
 
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
@@ -27,7 +29,16 @@ STALLED_S = 3600.0
 GRACE_S = 2.0  # Time for answers in progress when the server stops.
 
 _BATCH_SETTINGS = ("batch_faults", "batch_waits")
-_RUNTIME_SETTINGS = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
+_RUNTIME_SETTINGS = (
+    "latency_ms",
+    "latency_sigma",
+    "event_ms",
+    "slow_s",
+    "retry_after_s",
+    "max_in_flight",
+    "rpm",
+    "json_schema",
+)
 
 
 class RequestRefused(Exception):
@@ -56,6 +67,7 @@ class Simulator:
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/messages", self.message)
         app.router.add_get("/v1/models", self.list_models)
         app.router.add_post("/api/generate", self.unload)
         self.batches.add_routes(app.router)
@@ -69,7 +81,18 @@ class Simulator:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Handle POST /v1/chat/completions."""
-        body = await request.read()
+        return await self._handle(request, await request.read())
+
+    async def message(self, request: web.Request) -> web.StreamResponse:
+        """Handle POST /v1/messages of Anthropic's API."""
+        try:
+            body = json.dumps(convert_parameters(json.loads(await request.read()))).encode()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            body = b"{}"
+        return await self._handle(request, body)
+
+    async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        """Answer a request in OpenAI's format. The address of the request decides on the format of the answer."""
         self.counters.arrive()
         try:
             # Raise RequestRefused for a wrong key, or for a request beyond the limits.
@@ -169,7 +192,19 @@ class Simulator:
     async def _send(
         self, request: web.Request, chat: ChatRequest, reply: Reply, fault: str | None
     ) -> web.StreamResponse:
-        body = build_completion(chat, reply, self.config.served_name, has_choices=fault != "no_choices")
+        is_message, name = request.path.endswith("/messages"), self.config.served_name
+        if chat.is_stream:
+            has_choices = fault != "no_choices"
+            events = (
+                list_message_events(chat, reply, name)
+                if is_message
+                else list_chunks(chat, reply, name, has_choices=has_choices)
+            )
+            return await self._stream(request, chat, list(events), fault)
+        if is_message:
+            body = json.dumps(build_message(chat, reply, name)).encode()
+        else:
+            body = build_completion(chat, reply, name, has_choices=fault != "no_choices")
         if fault == "cut":
             self.counters.statuses["cut"] += 1
             return await _send_half(request, body)
@@ -178,6 +213,26 @@ class Simulator:
         self.counters.statuses["200"] += 1
         self.counters.count_answer(chat.fingerprint)
         return web.Response(body=body, content_type="application/json", headers=self._rate_limit_headers())
+
+    async def _stream(
+        self, request: web.Request, chat: ChatRequest, events: list[bytes], fault: str | None
+    ) -> web.StreamResponse:
+        """Send events one by one. A `cut` stream ends after half of them, a `malformed` one has half of an event."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **self._rate_limit_headers()})
+        await response.prepare(request)
+        half = len(events) // 2
+        for n, event in enumerate(events):
+            if fault == "cut" and n == half:
+                self.counters.statuses["cut"] += 1
+                if request.transport is not None:
+                    request.transport.close()
+                return response
+            await response.write(event[: len(event) // 2] + b"\n\n" if fault == "malformed" and n == half else event)
+            await _sleep(self.config.event_ms / 1000)
+        self.counters.statuses["200"] += 1
+        self.counters.count_answer(chat.fingerprint)
+        await response.write_eof()
+        return response
 
     def _rate_limit_headers(self) -> dict[str, str]:
         """Return OpenAI's rate headers: remaining requests in this minute, and the time until the oldest expires."""

@@ -19,6 +19,7 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_EMAIL_TLS",
         "EVALSITE_EMAIL_USER",
         "EVALSITE_HTTPS",
+        "EVALSITE_HANDOVER",  # Only `up` sets it, for its web server and its gateway.
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_LLM_KEY_NAMES",
         "EVALSITE_LOG_FORMAT",

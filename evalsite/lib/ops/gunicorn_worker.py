@@ -19,11 +19,11 @@ from typing import Any
 from django.utils.module_loading import import_string
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
+from evalsite.lib.ops import handover
 from evalsite.lib.ops.web_connections import (
     HEAD_BYTES,
     HEAD_S,
     LINGER_S,
-    MAX_CALLS,
     MAX_DOWNLOADS,
     PageThreads,
     WebConnection,
@@ -36,7 +36,7 @@ REFUSALS = {
     403: ("Forbidden", "Sign in, or send an access token, before you send a request of this size."),
     408: ("Request Timeout", "The request did not arrive in time."),
     431: ("Request Header Fields Too Large", "The request's head is too large."),
-    503: ("Service Unavailable", "The site cannot check who you are. Try again later."),
+    503: ("Service Unavailable", "The site cannot serve this request now. Try again later."),
 }
 
 
@@ -45,12 +45,18 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         # Connections that the event loop serves, oldest first. A thread serves the others.
         self.waiting: dict[WebConnection, None] = {}
-        n_threads = UPLOAD_THREADS + MAX_DOWNLOADS + MAX_CALLS
+        n_threads = UPLOAD_THREADS + MAX_DOWNLOADS
         self.uploads = ThreadPoolExecutor(max_workers=n_threads, thread_name_prefix="upload")
         self.page_threads, self.upload_threads = PageThreads(self.cfg.threads), PageThreads(UPLOAD_THREADS)
+        self.gateway = handover.open_own_end()
+
+    def run(self) -> None:
+        if self.gateway is not None:
+            self.poller.register(self.gateway, selectors.EVENT_READ, self._take_back)
+        super().run()
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS + MAX_CALLS, thread_name_prefix="page")
+        return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS, thread_name_prefix="page")
 
     def accept(self, listener: socket.socket) -> None:
         try:
@@ -98,6 +104,11 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         if not conn.read_head():
             if len(conn.received) > HEAD_BYTES:
                 self._refuse(conn, 431)
+        elif self.gateway is not None and handover.is_for_gateway(conn.received):
+            if handover.send_connection(self.gateway, conn.sock.fileno(), bytes(conn.received)):
+                self._discard(conn)  # Closes this process's copy alone.
+            else:
+                self._refuse(conn, 503)
         elif conn.is_whole:
             self._release(conn)
             conn.sock.begin_request(is_complete=True)
@@ -110,6 +121,15 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
             if not had_head and (find_header(conn.head, b"expect") or "").lower() == "100-continue":
                 conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def _take_back(self, _sock: Any) -> None:
+        """Take the connections whose next request is not for the gateway."""
+        while self.gateway is not None and (taken := handover.receive_connection(self.gateway)) is not None:
+            client, received = taken
+            self.nr_conns += 1
+            conn = WebConnection(self.cfg, client, client.getpeername(), client.getsockname())
+            conn.received += received
+            self._await_request(conn, HEAD_S)
+
     @staticmethod
     def _may_send_large_body(conn: WebConnection) -> bool:
         """Ask the function that the setting LARGE_BODY_CHECK names."""
@@ -117,8 +137,6 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
 
         check = import_string(settings.LARGE_BODY_CHECK)
         bearer = find_header(conn.head, b"authorization") or ""
-        if not bearer and (key := find_header(conn.head, b"x-api-key")):
-            bearer = f"Bearer {key}"  # The header of Anthropic's API, at the gateway.
         return bool(check(find_header(conn.head, b"cookie") or "", bearer))
 
     def _on_sender_checked(self, conn: WebConnection, done: Future[Any]) -> None:

@@ -22,7 +22,6 @@ HEAD_BYTES = 64 * 2**10
 BODY_BYTES = 64 * 2**10  # The upload threads read larger bodies.
 RESPONSE_BYTES = 512 * 2**10  # Maximum in memory for each response to a slow client.
 MAX_DOWNLOADS = 16  # Threads that wait for clients to read the rest of a longer response.
-MAX_CALLS = 32  # Threads that wait for models whose replies they pass on.
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -142,9 +141,6 @@ class PageThreads:
     nor other downloads.
     """
 
-    calls = threading.BoundedSemaphore(MAX_CALLS)
-    """The places of requests that wait for a model. They are those of the process, for pages and for large bodies."""
-
     def __init__(self, slots: int) -> None:
         self._slots = threading.BoundedSemaphore(slots)
         self._lock = threading.Lock()
@@ -159,15 +155,6 @@ class PageThreads:
                 yield
             finally:
                 client.page_threads = None
-
-    @contextmanager
-    def lend_to_call(self) -> Iterator[None]:
-        """Release the thread's slot while it waits for a model during the block. The caller holds one of `calls`."""
-        self._slots.release()
-        try:
-            yield
-        finally:
-            self._slots.acquire()
 
     @contextmanager
     def lend(self, client: ClientSocket) -> Iterator[None]:

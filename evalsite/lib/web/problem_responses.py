@@ -33,11 +33,15 @@ def is_of_gateway(request: HttpRequest) -> bool:
 
 def make_gateway_error(request: HttpRequest, status: int, message: str, code: str = "") -> JsonResponse:
     """Return an error in the form of the API that the program called: Anthropic's, or else OpenAI's."""
+    is_anthropic = request.path_info.endswith("/messages")
+    return JsonResponse(build_gateway_error(is_anthropic, status, message, code), status=status)
+
+
+def build_gateway_error(is_anthropic: bool, status: int, message: str, code: str = "") -> dict[str, object]:
     kind = GATEWAY_TYPES.get(status, "api_error")
-    if request.path_info.endswith("/messages"):
-        return JsonResponse({"type": "error", "error": {"type": kind, "message": message}}, status=status)
-    error = {"message": message, "type": kind, "param": None, "code": code or kind}
-    return JsonResponse({"error": error}, status=status)
+    if is_anthropic:
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or kind}}
 
 
 def make_problem(status: int, detail: str, errors: Sequence[tuple[str, str]] = ()) -> JsonResponse:

@@ -74,7 +74,7 @@ def test_the_model_list_contains_configured_and_requested_models() -> None:
         ({"messages": [{"role": "user", "content": "x"}]}, "model"),
         ({"model": "m", "messages": []}, "messages"),
         ({"model": "m", "messages": ["x"]}, "role"),
-        (make_question("x", stream=True), "stream"),
+        (make_question("x", stream_options=7), "stream_options"),
         (make_question("x", response_format="json"), "response_format"),
         ({"model": "m", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "audio"),
         (

@@ -34,6 +34,7 @@ def parse_config(arguments: list[str]) -> SimulatorConfig:
         served_name=st.none() | st.just("-odd name"),
         latency_ms=st.floats(0, 1e6),
         latency_sigma=st.floats(0, 5),
+        event_ms=st.floats(0, 1e6),
         slow_s=st.none() | st.floats(0, 100),
         faults=st.dictionaries(st.sampled_from([*NAMED_FAULTS, "429", "500"]), st.floats(0, 0.1), max_size=5),
         retry_after_s=st.none() | st.floats(0, 100),

@@ -1,5 +1,6 @@
-"""Programs share the budget of an experiment over real HTTP: the web server, its threads, and its death."""
+"""Programs share the budget of an experiment over real HTTP: the process of the gateway, and its death."""
 
+import http.client
 import json
 import os
 import signal
@@ -14,9 +15,11 @@ from decimal import Decimal
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
+from runs_app.simulator import SimulatorConfig
+from runs_app.simulator.process import SimulatorProcess, simulator_process
 from tests.factories.model_server import ModelServer, model_server
 from tests.system.postgres.conftest import query
-from tests.system.up.conftest import Site, list_children, spaced_folder, wait_until
+from tests.system.up.conftest import Site, spaced_folder, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -30,10 +33,15 @@ from tests.factories.tokens import make_token
 prices = {{"input_price": Decimal(1), "output_price": Decimal(2)}}
 openai = factories.make_endpoint("shop", base_url="{url}/v1", max_concurrency=64, adaptive=False)
 claude = factories.make_endpoint("claude", provider="anthropic", base_url="{url}", max_concurrency=64, adaptive=False)
-models = [factories.make_model("small", endpoint=openai, **prices),
+simulated = factories.make_endpoint("simulated", base_url="{simulator}/v1", max_concurrency=64, adaptive=False)
+simulated_claude = factories.make_endpoint(
+    "simulated-claude", provider="anthropic", base_url="{simulator}", max_concurrency=64, adaptive=False)
+models = [factories.make_model("sim", endpoint=simulated, **prices),
+    factories.make_model("claude-sim", endpoint=simulated_claude, max_output_tokens=500, **prices),
+    factories.make_model("small", endpoint=openai, **prices),
     factories.make_model("claude-small", endpoint=claude, **prices)]
 team = make_team()
-for name, budget in (("race", {budget}), ("free", None)):
+for name, budget in (("race", {budget}), ("free", None), ("closed", None)):
     experiment = factories.make_experiment(name, owner=team.owner, models=models, max_usd=budget, max_concurrency=64)
     print(make_token(team.owner, "run", experiment=experiment)[1])
 """
@@ -57,22 +65,26 @@ class Lab(Site):
 
     tokens: dict[str, str]
     provider: type[ModelServer]
+    simulator: SimulatorProcess
 
 
 @pytest.fixture(scope="module")
 def lab(prepared):
-    with model_server() as (url, provider), spaced_folder(prepared) as place:
+    simulated = simulator_process(SimulatorConfig(event_ms=30))
+    with model_server() as (url, provider), simulated as simulator, spaced_folder(prepared) as place:
         site = Lab(place)
         wait_until(site.is_served)
-        code = FILL.format(url=url, budget=f"Decimal('{BUDGET}')")
-        site.tokens = dict(zip(("race", "free"), site.manage("shell", "--no-imports", "-c", code).split(), strict=True))
-        site.provider = provider
+        code = FILL.format(url=url, simulator=simulator.url.removesuffix("/v1"), budget=f"Decimal('{BUDGET}')")
+        site.tokens = dict(
+            zip(("race", "free", "closed"), site.manage("shell", "--no-imports", "-c", code).split(), strict=True)
+        )
+        site.provider, site.simulator = provider, simulator
         yield site
         site.stop()
 
 
 def ask(site, name, text, *, path="chat/completions", header="Authorization", **fields):
-    model = "small" if path == "chat/completions" else "claude-small"
+    model = fields.pop("model", "small" if path == "chat/completions" else "claude-small")
     body = {"model": model, "max_tokens": 50, "messages": [{"role": "user", "content": text}], **fields}
     token = site.tokens[name]
     headers = {"Content-Type": "application/json", header: token if header == "x-api-key" else f"Bearer {token}"}
@@ -95,12 +107,44 @@ def test_three_tools_that_race_never_exceed_the_budget(lab):
     ends = [tool.communicate(timeout=300)[0].split() for tool in tools]
     assert [end[1:] for end in ends] == [["402", "insufficient_quota"]] * 3
     answered = sum(int(end[0]) for end in ends)
-    spent = count(lab, "SELECT spent_usd FROM runs_app_experiment WHERE slug = 'race'")
-    assert spent == answered * COST
+    spending = "SELECT spent_usd FROM runs_app_experiment WHERE slug = 'race'"
+    wait_until(lambda: count(lab, spending) == answered * COST)
+    spent = count(lab, spending)
     assert BUDGET - Decimal("0.0006") < spent <= BUDGET, "nearly all of the budget was used, and no more"
     assert count(lab, "SELECT reserved_usd FROM runs_app_experiment WHERE slug = 'race'") == 0
     assert count(lab, "SELECT count(DISTINCT session) FROM runs_app_externalcall") == 3
     lab.manage("reconcile")
+
+
+def test_a_call_waits_while_the_gateway_is_replaced(lab):
+    os.kill(lab.child("gateway_process"), signal.SIGKILL)
+    with ask(lab, "free", "hello") as answer:
+        assert "echo: hello" in answer.read().decode()
+
+
+def test_calls_and_pages_share_a_connection(lab):
+    """Proxies send the requests of all programs and people over a few connections."""
+    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=60)
+    body = {"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {lab.tokens['free']}"}
+    for _ in range(3):
+        connection.request("POST", "/gateway/free/v1/chat/completions", json.dumps(body), headers)
+        own = connection.sock
+        assert b"echo: hello" in connection.getresponse().read()
+        connection.request("GET", "/accounts/login/")
+        assert b"<form" in connection.getresponse().read()
+        assert connection.sock is own, "the connection stays open"
+    connection.close()
+
+
+def test_a_revoked_token_calls_nothing_more(lab):
+    code = "from runs_app.models import ApiToken; ApiToken.objects.get(experiment__slug='closed').revoke(by='test')"
+    ask(lab, "closed", "hello").read()
+    lab.manage("shell", "--no-imports", "-c", code)
+    calls = len(lab.provider.requests)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        ask(lab, "closed", "hello")
+    assert len(lab.provider.requests) == calls
 
 
 def test_large_requests_reach_the_model_with_either_header(lab):
@@ -110,11 +154,16 @@ def test_large_requests_reach_the_model_with_either_header(lab):
             assert text in answer.read().decode()
 
 
-def test_a_stream_arrives_while_it_is_made(lab):
-    with ask(lab, "free", "hello", stream=True) as answer:
-        began = time.monotonic()
-        times = [time.monotonic() - began for line in answer if line.startswith(b"data")]
-    assert times[-1] - times[0] > 0.04, "five events, each after 20 ms"
+@pytest.mark.parametrize(("path", "model"), [("chat/completions", "sim"), ("messages", "claude-sim")])
+def test_a_stream_of_the_simulated_provider_arrives_while_it_is_made(path, model, lab):
+    done = f"SELECT count(*) FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c \
+        ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id \
+        WHERE m.name = '{model}' AND t.status = 'done' AND t.cost_usd > 0"
+    with ask(lab, "free", "How many legs has a spider?", path=path, model=model, stream=True) as answer:
+        times = [time.monotonic() for line in answer if line.startswith(b"data")]
+    assert len(times) > 5
+    assert times[-1] - times[0] > 0.03 * (len(times) - 4), "each event comes 30 ms after the one before it"
+    wait_until(lambda: count(lab, done) == 1)
 
 
 def test_a_program_that_leaves_a_stream_early_pays_what_the_stream_cost(lab):
@@ -139,8 +188,9 @@ def test_calls_that_wait_for_models_delay_no_page(lab):
         thread.join()
 
 
-def test_a_killed_web_process_loses_no_money(lab):
+def test_a_killed_gateway_loses_no_money(lab):
     running = "SELECT count(*) FROM runs_app_trial WHERE status = 'running'"
+    wait_until(lambda: count(lab, running) == 0)
     before = count(lab, "SELECT reserved_usd FROM runs_app_experiment WHERE slug = 'free'")
     outcomes = []
 
@@ -154,12 +204,9 @@ def test_a_killed_web_process_loses_no_money(lab):
     thread = threading.Thread(target=call)
     thread.start()
     wait_until(lambda: count(lab, running) == 1)
-    web = lab.child("gunicorn")
-    for pid in (*list_children(web), web):
-        os.kill(pid, signal.SIGKILL)
+    os.kill(lab.child("gateway_process"), signal.SIGKILL)
     thread.join()
     assert outcomes == ["cut"]
-    wait_until(lab.is_served)
     expire = "UPDATE runs_app_trial SET lease_until = now() - interval '1 minute' WHERE status = 'running' RETURNING 1"
     count(lab, expire)
     lab.manage("sweep_stale_claims")
