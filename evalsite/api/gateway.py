@@ -50,7 +50,7 @@ OPENAI, ANTHROPIC = ExternalCall.Form.OPENAI, ExternalCall.Form.ANTHROPIC
 PATHS: dict[str, str] = {OPENAI: "/chat/completions", ANTHROPIC: "/v1/messages"}
 MAX_WAIT_S = 20.0  # How long a call waits for a slot, a rate or the end of other calls before it is refused.
 PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "request-id")
-KEPT_S, REFRESH_S = 1.0, 0.5  # For how long a process knows the prices and the address of a run.
+KEPT_S, REFRESH_S = 5.0, 4.0  # For how long a process knows the prices and the address of a run.
 CACHE_HEADER, SESSION_HEADER = "evalsite-cache", "evalsite-session"
 JSON = "application/json"
 ACCESS_ONLY = "evalsite.access_only"
@@ -248,7 +248,7 @@ async def _get_run(queue: ExternalQueue, experiment: Experiment, name: str) -> R
     if kept is None or age_s >= KEPT_S:
         return await queue.read(_find_run, experiment, name)
     if age_s >= REFRESH_S:
-        _runs[experiment.pk, name] = time.monotonic() - REFRESH_S / 2, kept[1]  # One call in this time reads it.
+        _runs[experiment.pk, name] = time.monotonic() - REFRESH_S + 1, kept[1]  # One call in a second reads it.
         queue.start(queue.read(_find_run, experiment, name))
     return kept[1]
 
@@ -256,8 +256,8 @@ async def _get_run(queue: ExternalQueue, experiment: Experiment, name: str) -> R
 def _find_run(experiment: Experiment, name: str) -> Run | None:
     """Return the run of the experiment's model with this name or provider's ID, with its design, or None.
 
-    A process keeps it for a second, because reading these rows takes as long as the rest of a call. Pauses, limits and
-    the budget are read at each call; a changed price or address applies after this second.
+    A process keeps it for some seconds, because reading these rows takes as long as the rest of a call. Pauses, limits
+    and the budget are read at each call; a changed price or address applies after this time.
     """
     model = next((one for one in _list_models(experiment) if name in (one.name, one.model)), None)
     if model is None:

@@ -2,7 +2,7 @@
 
 A call through the web server's threads took 20 ms more than a direct one, and with eight programs 80 ms: middleware,
 threads that wait for each other, and two transactions for each call. Here, the site's own middleware checks the access
-of a program once a second, and transactions are shared (`runs_app/engine/external_queue.py`). Whether the token was
+of a program every few seconds, and transactions are shared (`runs_app/engine/external_queue.py`). Whether the token was
 revoked is read in the transaction of each call.
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("evalsite.gateway")
 CALL = re.compile(r"/gateway/[-\w]+/v1/(chat/completions|messages)")
 MAX_CONNECTIONS = 1000
 MAX_CALLS = 256  # In flight at a time, over all programs.
-KEPT_S, REFRESH_S = 1.0, 0.5  # An access is valid for KEPT_S seconds, and checked again after REFRESH_S.
+KEPT_S, REFRESH_S = 5.0, 4.0  # An access is valid for KEPT_S seconds, and checked again after REFRESH_S.
 MAX_ACCESSES = 1000
 IDLE_S = 75.0
 STOP_S = 10.0  # Calls in flight may take so long after a stop signal.

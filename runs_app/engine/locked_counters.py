@@ -21,26 +21,31 @@ from runs_app.stopping.rules import find_stop_reason
 
 NO_CHANGE = RunDelta()
 
-# The runs with new results, and those with trials to claim at this endpoint (none if the endpoint is NULL).
+# The runs with new results, and for a claim those with trials to claim at this endpoint.
+NAMED_RUNS = "(SELECT unnest(%s::bigint[]))"
 RELEVANT_RUNS = """(
     SELECT unnest(%s::bigint[]) AS id
     UNION SELECT r.id FROM runs_app_run r
     JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
     WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s::bigint)"""
-LOCK_EXPERIMENTS = f"""
+LOCK_EXPERIMENTS = """
 SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
-WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {RELEVANT_RUNS})
+WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {runs})
 ORDER BY id FOR NO KEY UPDATE
-"""  # noqa: S608 - a constant
-LOCK_RUNS = f"""
+"""
+LOCK_RUNS = """
 SELECT r.id, r.status, r.status = 'running' AND r.is_batched = %s,
     r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before, e.stop_failure_rate, e.stop_after_attempts,
     r.rejections, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s,
     r.reserve_tokens, e.priority
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
-WHERE r.id IN {RELEVANT_RUNS}
+WHERE r.id IN {runs}
 ORDER BY r.id FOR NO KEY UPDATE OF r
-"""  # noqa: S608 - a constant
+"""
+LOCKS = {
+    claiming: tuple(sql.format(runs=RELEVANT_RUNS if claiming else NAMED_RUNS) for sql in (LOCK_EXPERIMENTS, LOCK_RUNS))
+    for claiming in (False, True)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +180,13 @@ def lock_counters(
     runs with work for this endpoint are added. Runs that send batches may claim if `batched` is true, the others if it
     is false. The statements of `read` are executed in the same round trip, before the locks.
     """
-    relevant_to = (sorted(run_ids), endpoint_id if claiming else None)
+    lock_experiments, lock_runs = LOCKS[claiming]
+    relevant_to = (sorted(run_ids), endpoint_id) if claiming else (sorted(run_ids),)
     *rows_read, endpoint_rows, budget_rows, run_rows = fetch_pipelined(
         *read,
         (LOCK_ENDPOINT, (endpoint_id,)),
-        (LOCK_EXPERIMENTS, relevant_to),
-        (LOCK_RUNS, (batched, *relevant_to)),
+        (lock_experiments, relevant_to),
+        (lock_runs, (batched, *relevant_to)),
     )
     if not endpoint_rows:
         return None
