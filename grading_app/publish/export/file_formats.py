@@ -194,13 +194,19 @@ def jsonl_chunks(extract: Extract) -> Iterator[bytes]:
 def parquet_chunks(extract: Extract) -> Iterator[bytes]:
     """Yield Parquet, compressed with zstd, in row groups of about 50,000 rows.
 
-    Times are UTC; money is exact decimals.
+    Times are UTC; money is exact decimals. A thread converts a page while the database formats the next one.
     """
     from grading_app.publish.export.parquet_writer import ParquetStream
 
     stream = ParquetStream(extract.table.columns, ROW_GROUP_ROWS)
-    for page in extract.pages(_build_csv_copy(extract.table, exact_cell)):
-        yield from stream.add(page)
+    converting: Future[list[bytes]] | None = None
+    with ThreadPoolExecutor(max_workers=1) as converter:
+        for page in extract.pages(_build_csv_copy(extract.table, exact_cell)):
+            if converting:
+                yield from converting.result()
+            converting = converter.submit(stream.add, page)
+        if converting:
+            yield from converting.result()
     yield from stream.close()
 
 

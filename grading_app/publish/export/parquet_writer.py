@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +48,8 @@ class ParquetStream:
         self._out = _Outbox()
         self._writer = pa_parquet.ParquetWriter(self._out, self._schema, compression="zstd")
 
-    def add(self, page: bytes) -> Iterator[bytes]:
+    def add(self, page: bytes) -> list[bytes]:
+        """Convert a page, and return the pieces of the file that are complete."""
         # One block for each page: a row is never cut, however long its texts are.
         read_options = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
         table = pa_csv.read_csv(_copy_to_arrow(page), read_options, self._parse, self._convert)
@@ -56,12 +57,12 @@ class ParquetStream:
         rows = sum(block.num_rows for block in self._waiting)
         if rows >= self._row_group_rows or sum(block.nbytes for block in self._waiting) >= ROW_GROUP_BYTES:
             self._flush()
-        yield from self._out.taken()
+        return self._out.taken()
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> list[bytes]:
         self._flush()
         self._writer.close()
-        yield from self._out.taken()
+        return self._out.taken()
 
     def _flush(self) -> None:
         if self._waiting:

@@ -7,13 +7,14 @@
 - `datacite.json`, `CITATION.cff`: metadata for a DOI and for citing
 - `README.md`, `eval.yaml`, `eval_results/`: a dataset card and a benchmark of the Hub, and results for the repositories
   of models
-- `every_eval_ever/`: the results of each condition
+- `every_eval_ever/`: the results of each condition, and the scores of its answers
 
 Descriptions only state what the site knows. A field that a format requires and nobody has entered says so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from django.db import transaction
 import evalsite
 from evalsite.lib.checksummed_zip import ArchiveWriter
 from evalsite.lib.text.hashing import hash_content, slugify_name
+from grading_app.models import AnswerScore
 from grading_app.publish.export.codebook import CODEBOOK
 from grading_app.publish.export.columns import Column
 from grading_app.publish.export.export_tables import TABLES
@@ -33,6 +35,7 @@ from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.result_facts import CONFIDENCE, NUMBERS
 from grading_app.publish.export.snapshots import SnapshotError, json_part, refuse_while_live
 from grading_app.results.frames import load_frames
+from grading_app.results.scores import Measure
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Condition, Experiment, Preregistration
 
@@ -168,6 +171,8 @@ def _list_results(experiment: Experiment) -> list[dict[str, Any]]:
     return [
         {
             "measure": found.measure.label,
+            "key": found.measure.key,
+            "scores_of": found.measure,
             "is_share": found.measure.is_share,
             "condition": key,
             **{name: getattr(found.conditions[key], name) for name in NUMBERS},
@@ -395,7 +400,11 @@ def _build_hub_results(
 def _build_every_eval_ever(
     experiment: Experiment, results: list[dict[str, Any]], facts: Mapping[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield one record of Every Eval Ever for each condition with a score, at its place in the common repository."""
+    """Yield a record of Every Eval Ever for each condition with a score, at its place in the common repository.
+
+    The scores of its answers follow in a file beside it: those of measures that are shares, because each row states
+    whether the answer is right.
+    """
     retrieved = str(int(datetime.now(UTC).timestamp()))
     for condition in _list_conditions(experiment):
         scores = [row for row in results if row["condition"] == condition.pk and row["mean"] is not None]
@@ -432,7 +441,72 @@ def _build_every_eval_ever(
         name = uuid.UUID(hash_content([facts["name"], condition.condition_id])[:32], version=4)
         developer, _, model_name = identity.partition("/")
         folder = f"every_eval_ever/data/{facts['name']}/{slugify_name(developer)}/{slugify_name(model_name)}"
+        path = f"{folder}/{name}_samples.jsonl"
+        rows = _list_instances(experiment, condition, [row for row in scores if row["is_share"]], record)
+        if rows:
+            content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+            record["detailed_evaluation_results"] = {
+                "format": "jsonl",
+                "file_path": path.removeprefix("every_eval_ever/"),
+                "hash_algorithm": "sha256",
+                "checksum": hashlib.sha256(content).hexdigest(),
+                "total_rows": len(rows),
+            }
+            yield path, content
         yield f"{folder}/{name}.json", json_part(record)
+
+
+def _list_instances(
+    experiment: Experiment, condition: Condition, scores: list[dict[str, Any]], record: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return a row of Every Eval Ever for each answer with a score on one of these measures."""
+    instances = []
+    for row in scores:
+        measure: Measure = row["scores_of"]
+        found = AnswerScore.objects.filter(
+            condition=condition, grader_kind=measure.kind, grader_id=measure.grader, dimension_id=measure.dimension
+        ).exclude(score=None)
+        for one in found.select_related("trial__item").order_by("trial"):
+            trial, item = one.trial, one.trial.item
+            reference = [] if item.target is None else [str(item.target)]
+            instances.append(
+                {
+                    "schema_version": record["schema_version"],
+                    "evaluation_id": record["evaluation_id"],
+                    "model_id": record["model_info"]["id"],
+                    "evaluation_name": record["evaluation_results"][0]["evaluation_name"],
+                    "evaluation_result_id": row["key"],
+                    "sample_id": item.key,
+                    "sample_hash": hashlib.sha256("".join([item.input, *reference]).encode()).hexdigest(),
+                    "interaction_type": "single_turn",
+                    "input": {"raw": item.input, "reference": reference, "choices": item.choices or None},
+                    "output": {
+                        "raw": [trial.answer],
+                        "reasoning_trace": [trial.reasoning] if trial.reasoning else None,
+                    },
+                    "messages": None,
+                    "answer_attribution": [
+                        {
+                            "turn_idx": 0,
+                            "source": "output.raw",
+                            "extracted_value": trial.answer,
+                            "extraction_method": measure.label,
+                            "is_terminal": True,
+                        }
+                    ],
+                    "evaluation": {"score": one.score, "is_correct": one.score == 1},
+                    "token_usage": None
+                    if trial.input_tokens is None or trial.output_tokens is None
+                    else {
+                        "input_tokens": trial.input_tokens,
+                        "output_tokens": trial.output_tokens,
+                        "total_tokens": trial.input_tokens + trial.output_tokens,
+                    },
+                    "performance": None if trial.latency_ms is None else {"latency_ms": trial.latency_ms},
+                    "metadata": {"sample_idx": str(trial.sample_idx)},
+                }
+            )
+    return instances
 
 
 def _build_result(
@@ -454,6 +528,7 @@ def _build_result(
     if row["is_share"]:
         metric |= {"metric_unit": "proportion", "score_type": "continuous", "min_score": 0, "max_score": 1}
     return {
+        "evaluation_result_id": row["key"],
         "evaluation_name": facts["title"],
         "source_data": {
             "dataset_name": facts["dataset"],
