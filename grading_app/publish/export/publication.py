@@ -463,11 +463,12 @@ def _list_instances(
     instances = []
     for row in scores:
         measure: Measure = row["scores_of"]
-        found = AnswerScore.objects.filter(
-            condition=condition, grader_kind=measure.kind, grader_id=measure.grader, dimension_id=measure.dimension
-        ).exclude(score=None)
-        for one in found.select_related("trial__item").order_by("trial"):
-            trial, item = one.trial, one.trial.item
+        found = AnswerScore.objects.filter(condition=condition, grader_kind=measure.kind, grader_id=measure.grader)
+        found = found.exclude(score=None)
+        if measure.dimension is not None:
+            found = found.filter(dimension_id=measure.dimension)
+        for one in found.select_related("trial", "item").order_by("trial"):
+            trial, item = one.trial, one.item
             reference = [] if item.target is None else [str(item.target)]
             instances.append(
                 {

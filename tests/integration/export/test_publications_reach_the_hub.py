@@ -1,0 +1,61 @@
+"""A publication is uploaded to the Hub by the Hub's own client, as docs/exports.md describes, and read from there."""
+
+import csv
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import HfApi
+
+from grading_app.publish.export.publication import write_publication
+from runs_app.models import Run
+from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.hub_repositories import open_hub
+from tests.factories.people import make_team
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def folder(tmp_path):
+    experiment = make_answered_experiment("pilot", items=4, models=("small", "large"), owner=make_team().owner)
+    make_gradings(experiment, "exact_match", lambda trial: trial.item.position % 2, kind="rule")
+    experiment.scorers = [{"scorer": "exact_match"}]
+    experiment.save()
+    Run.objects.filter(experiment=experiment).update(status="done")
+    out = io.BytesIO()
+    write_publication(experiment, out, hub_id="lab/pilot")
+    with zipfile.ZipFile(out) as archive:
+        archive.extractall(tmp_path / "publication")
+    return tmp_path / "publication"
+
+
+@pytest.fixture
+def hub():
+    with open_hub() as (address, repositories):
+        yield HfApi(endpoint=address, token="hub-token"), repositories
+
+
+def test_the_dataset_has_its_card_its_benchmark_and_its_tables(folder, hub, tmp_path):
+    api, repositories = hub
+    api.create_repo("lab/pilot", repo_type="dataset")
+    api.upload_folder(folder_path=folder, repo_id="lab/pilot", repo_type="dataset", ignore_patterns="eval_results/*")
+    files = {path: (folder / path).read_bytes() for path in ("README.md", "eval.yaml", "data/trials.csv")}
+    assert {path: repositories["datasets/lab/pilot"][path] for path in files} == files
+    assert not any(path.startswith("eval_results/") for path in repositories["datasets/lab/pilot"])
+    loaded = api.hf_hub_download("lab/pilot", "data/trials.csv", repo_type="dataset", cache_dir=tmp_path / "cache")
+    with Path(loaded).open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 8
+
+
+def test_a_models_results_are_in_the_folder_that_the_hub_reads(folder, hub):
+    api, repositories = hub
+    for model in ("small", "large"):
+        api.create_repo(f"lab/{model}")
+        api.upload_folder(folder_path=folder / "eval_results" / model, repo_id=f"lab/{model}")
+        assert list(repositories[f"models/lab/{model}"]) == [".eval_results/pilot.yaml"]
+        (entry,) = yaml.safe_load(repositories[f"models/lab/{model}"][".eval_results/pilot.yaml"])
+        assert entry["dataset"] == {"id": "lab/pilot", "task_id": "pilot"}
+        assert entry["value"] == 50.0
