@@ -12,7 +12,16 @@ from grading_app.statistics.logistic_mixed_model import (
     fit_logistic_model,
     fit_random_intercepts,
 )
-from tests.unit.lme4_fits import LOGISTIC, code_treatment, read_answers, read_fit
+from tests.unit.lme4_fits import LOGISTIC, code_treatment, read_answers, read_fit, read_questions
+
+# Fits of lme4 to VerbAgg, with 316 persons as random items: O. Bulut, eirm 0.4 (doi:10.5281/zenodo.4556285), README.
+# The effects of r2 ~ -1 + item + (1 | id), and of r2 ~ -1 + situ + btype + mode + (1 | id).
+QUESTIONS = """
+1.22107 0.56477 0.08009 1.74879 0.70772 0.01172 0.52947 -0.68637 -1.52694 1.08204 -0.34938 -1.04402
+1.22107 0.38962 -0.87122 0.87264 -0.05668 -1.48186 -0.21104 -1.50431 -2.97500 0.70772 -0.38422 -1.99947
+"""
+OTHER, SELF, SCOLD, SHOUT, DO = 1.744, 0.716, -1.055, -2.042, -0.672
+MODE_CHI2 = 142  # Of the second model, without mode.
 
 
 def make_scores(right, n):
@@ -52,6 +61,25 @@ def test_the_test_of_a_factor_is_the_likelihood_ratio_of_lme4(name):
         assert np.log(ratio.ratio) == pytest.approx(effect, abs=1e-3)
         ends = t.ppf([0.025, 0.975], (n > 0).sum() - (n > 0).any(axis=1).sum() - n.shape[1] + 1, effect, error)
         assert np.log(ratio.interval) == pytest.approx(ends, abs=3e-3)
+
+
+def test_the_questions_of_verbagg_are_as_easy_as_published():
+    right, n = read_answers("verbagg")
+    fit = fit_random_intercepts(right, n, np.eye(24), has_interaction=False)
+    assert fit.converged
+    assert fit.effects == pytest.approx([float(effect) for effect in QUESTIONS.split()], abs=1e-3)
+
+
+def test_situation_behaviour_and_mode_explain_verbagg_as_published():
+    (right, n), questions = read_answers("verbagg"), read_questions()
+    columns = {"situ": ("other", "self"), "btype": ("scold", "shout"), "mode": ("do",)}
+    x = np.column_stack([questions[name] == level for name, levels in columns.items() for level in levels]).astype(
+        float
+    )
+    fit = fit_random_intercepts(right, n, x, has_interaction=False)
+    without_mode = fit_random_intercepts(right, n, x[:, :4], has_interaction=False)
+    assert fit.effects == pytest.approx([OTHER, SELF, SCOLD, SHOUT, DO], abs=1e-3)
+    assert without_mode.deviance - fit.deviance == pytest.approx(MODE_CHI2, abs=0.5)
 
 
 def test_a_condition_without_a_wrong_answer_has_no_finite_odds():

