@@ -28,6 +28,7 @@ from grading_app.results.scores import (
     Measure,
     count_missing,
     estimate,
+    estimate_pair,
     find_primary_measure,
     list_measures,
     load_scores,
@@ -50,8 +51,8 @@ class BaselineScore:
     """The comparison of one condition with the baseline on one measure. corrected: p after Holm's correction."""
 
     items: int
-    mean_baseline: float
-    mean: float
+    mean_baseline: float | None
+    mean: float | None
     difference: float
     low: float | None
     high: float | None
@@ -201,7 +202,7 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             score = estimate(item_scores, measure, key, reasons)
             filled_answers = missing[key] if query.missing_is_wrong else 0
             scores[key][measure.key] = replace(score, missing=missing[key], filled=filled_answers)
-        for key, comparison in _compare_with_baseline(item_scores, query.baseline, settled.bounds).items():
+        for key, comparison in _compare_with_baseline(item_scores, query.baseline, settled).items():
             comparisons[key][measure.key] = comparison
         if not measure.is_rating:
             means = {key: of[measure.key].mean for key, of in scores.items()}
@@ -292,18 +293,18 @@ def _find_factor_leads(
     return leads
 
 
-def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
+def _compare_with_baseline(scores: ItemScores, baseline: int | None, measure: Measure) -> dict[int, BaselineScore]:
     """Return the comparisons of all other conditions with the baseline. p is corrected over these comparisons."""
     if baseline is None or baseline not in scores.conditions:
         return {}
     others = [key for key in scores.conditions.tolist() if key != baseline]
-    pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, bounds))}
+    pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, measure.bounds))}
     corrected = holm([pair.change.p_or_one for pair in pairs.values()])
     return {
         key: BaselineScore(
             pair.items,
-            pair.mean_a,
-            pair.mean_b,
+            of_baseline.mean,
+            of_key.mean,
             pair.change.mean,
             pair.change.low,
             pair.change.high,
@@ -315,6 +316,7 @@ def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bou
             pair.ties,
         )
         for (key, pair), adjusted in zip(pairs.items(), corrected, strict=True)
+        for of_baseline, of_key in [estimate_pair(scores, measure, baseline, key)]
     }
 
 

@@ -516,6 +516,13 @@ def estimate(
     )
 
 
+def estimate_pair(scores: ItemScores, measure: Measure, a: int, b: int) -> tuple[ConditionScore, ConditionScore]:
+    """Return the means of two conditions over their common items. Each item counts once, as in their difference."""
+    is_common, _ = scores.pair_conditions(a, b)
+    by_item = scores.average_repetitions()
+    return estimate(by_item, measure, a, is_selected=is_common), estimate(by_item, measure, b, is_selected=is_common)
+
+
 def load_measure_scores(experiment: Experiment, wave: Wave | None = None) -> list[MeasureScores]:
     """Return the scores of every measure that answers were planned for, with the reasons of missing scores.
 

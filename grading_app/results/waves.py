@@ -17,7 +17,7 @@ from django.core.cache import cache
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.answer_aggregates import fingerprint_results, has_many_answers
 from grading_app.results.frames import CACHE_SECONDS, Outcomes, load_condition_labels, load_outcomes, sum_outcomes
-from grading_app.results.scores import Measure, list_measures, load_scores, make_scope_parameters
+from grading_app.results.scores import Measure, estimate_pair, list_measures, load_scores, make_scope_parameters
 from grading_app.results.statistic_format import format_mean
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
@@ -117,14 +117,14 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
         groups = [conditions, *([key] for key in conditions)] if len(conditions) > 1 else [conditions]
         for keys in groups if conditions else ():
             pair, n_asked = _pair_waves(waves, keys)
-            found = compare_conditions(pair, A, B, settled.bounds)
+            found, (side_a, side_b) = compare_conditions(pair, A, B, settled.bounds), estimate_pair(pair, settled, A, B)
             lines.append(
                 WaveChange(
                     settled,
                     labels[keys[0]] if len(keys) == 1 else None,
                     found.change if found else None,
-                    found.mean_a if found else None,
-                    found.mean_b if found else None,
+                    side_a.mean,
+                    side_b.mean,
                     unpaired=n_asked - (found.items if found else 0),
                     unread_a=int(pair.missing[:, A].sum()),
                     unread_b=int(pair.missing[:, B].sum()),

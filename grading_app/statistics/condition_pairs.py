@@ -44,17 +44,15 @@ class TwoByTwo:
 class ConditionPair:
     """The comparison of condition b with condition a over their common items.
 
-    mean_a, mean_b: means of item means. change: b minus a, with interval and test. wins, losses, ties: the number of
-    items on which b is higher, lower or equal. effect: Cohen's d, the mean difference over the SD of the differences;
-    None without variance. two_by_two: for scores of 0 and 1 with one answer per item; else None. only_a, only_b: the
-    number of items with a score in one condition only.
+    change: b minus a, with interval and test. wins, losses, ties: the number of items on which b is higher, lower
+    or equal. effect: Cohen's d, the mean difference over the SD of the differences; None without variance.
+    two_by_two: for scores of 0 and 1 with one answer per item; else None. only_a, only_b: the number of items with
+    a score in one condition only.
     """
 
     a: int
     b: int
     items: int
-    mean_a: float
-    mean_b: float
     change: PairedChange
     wins: int
     losses: int
@@ -83,7 +81,6 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
     n = len(differences)
     if not n:
         return None
-    mean_a, mean_b = scores.mean[has_both, column_a], scores.mean[has_both, column_b]
     is_share = scores.is_binary and bounds is not None and tuple(bounds) == SHARE_BOUNDS
     is_single_answer = is_share and bool((scores.n[has_both][:, [column_a, column_b]] == 1).all())
     span = bounds[1] - bounds[0] if bounds else None
@@ -104,14 +101,12 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
         a,
         b,
         n,
-        float(mean_a.mean()),
-        float(mean_b.mean()),
         change,
         int((differences > 0).sum()),
         int((differences < 0).sum()),
         int((differences == 0).sum()),
         float(differences.mean()) / sd if sd and sd > TOLERANCE * float(np.abs(differences).max()) else None,
-        cross_tabulate(mean_a, mean_b) if is_single_answer else None,
+        cross_tabulate(scores.mean[has_both, column_a], scores.mean[has_both, column_b]) if is_single_answer else None,
         int(((scores.n[:, column_a] > 0) & ~has_both).sum()),
         int(((scores.n[:, column_b] > 0) & ~has_both).sum()),
     )

@@ -17,14 +17,15 @@ class LevelLead:
     """The two levels of a factor with the highest means, as a comparison of the first with the second.
 
     first, second: the key of one condition of each level. levels: the number of levels. averaged: the number of
-    conditions of each level. pairs: of levels; `p` is after Holm's correction over them, and None for more than
-    MAX_PAIRS pairs.
+    conditions of each level. means: of the first and of the second level. pairs: of levels; `p` is after Holm's
+    correction over them, and None for more than MAX_PAIRS pairs.
     """
 
     first: int
     second: int
     levels: int
     averaged: int
+    means: tuple[float, float]
     pairs: int
     pair: ConditionPair
     p: float | None
@@ -89,4 +90,4 @@ def find_level_lead(
     pairs = len(keys) * (len(keys) - 1) // 2
     corrected = correct_pair(table, second, first, bounds) if 1 < pairs <= MAX_PAIRS else None
     p = corrected.p if corrected else pair.change.p if pairs == 1 else None
-    return LevelLead(first, second, len(keys), averaged, pairs, pair, p)
+    return LevelLead(first, second, len(keys), averaged, (means[first], means[second]), pairs, pair, p)

@@ -113,6 +113,10 @@ class ItemScores:
         missing = self.missing.sum(axis=1, keepdims=True)
         return replace(self, conditions=self.conditions[:1], n=n, missing=missing, mean=mean, within=within)
 
+    def average_repetitions(self) -> ItemScores:
+        """Return the cell means as single scores, so that each item counts once."""
+        return replace(self, n=(self.n > 0).astype(np.int64), within=np.zeros_like(self.within))
+
     def find_column(self, condition: int) -> int:
         columns = np.flatnonzero(self.conditions == condition)
         if not len(columns):

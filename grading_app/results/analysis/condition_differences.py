@@ -8,6 +8,7 @@ from typing import Any
 
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
+from grading_app.results.scores import estimate_pair
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import (
     ConditionPair,
@@ -161,8 +162,8 @@ def _build_rows(
             "a": data.labels[pair.a],
             "b": data.labels[pair.b],
             "items": pair.items,
-            "mean_a": pair.mean_a,
-            "mean_b": pair.mean_b,
+            "mean_a": side_a.mean,
+            "mean_b": side_b.mean,
             "difference": pair.change.mean,
             "difference_ci": (pair.change.low, pair.change.high) if pair.change.low is not None else None,
             "test": pair.change.test or pair.change.reason,
@@ -181,6 +182,7 @@ def _build_rows(
             "p_wilcoxon": wilcoxon_p(by_item),
         }
         for (pair, alone, p_holm, p_bh), by_item, p in zip(listed, differences, resampled, strict=True)
+        for side_a, side_b in [estimate_pair(data.scores, data.measure, pair.a, pair.b)]
     ]
 
 

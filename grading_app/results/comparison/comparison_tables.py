@@ -35,10 +35,11 @@ def make_comparison_tables(
     make_url: return the address of the items that match a filter. design: the pair's place in its design.
     """
     change, alone, measure = pair.change, paired.on_these_items, paired.measure
+    side_a, side_b = paired.sides
     row = {
         "items": pair.items,
-        "mean_a": pair.mean_a,
-        "mean_b": pair.mean_b,
+        "mean_a": side_a.mean,
+        "mean_b": side_b.mean,
         "difference": change.mean,
         "difference_ci": (change.low, change.high) if change.low is not None else None,
         "test": change.test or change.reason,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.comparison.condition_sides import ConditionSide
-from grading_app.results.scores import Measure
+from grading_app.results.scores import ConditionScore, Measure, estimate_pair
 from grading_app.results.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import (
     TOLERANCE,
@@ -61,6 +61,11 @@ class PairedScores:
     @property
     def pair(self) -> ConditionPair | None:
         return compare_conditions(self.scores, A, B, self.measure.bounds)
+
+    @property
+    def sides(self) -> tuple[ConditionScore, ConditionScore]:
+        """The means of A and B over their common items."""
+        return estimate_pair(self.scores, self.measure, A, B)
 
     @property
     def on_these_items(self) -> FixedItemsChange | None:

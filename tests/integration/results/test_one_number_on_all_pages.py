@@ -298,8 +298,8 @@ def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, cli
     assert {name: np.mean([float(row[f"mean {name}"]) for row in cells]) for name in expected} == expected
     a, b = experiment.conditions.order_by("pk").filter(stage="generate").values_list("pk", flat=True)
     sides = f"?a={experiment.slug}:{a}&b={experiment.slug}:{b}"
-    pair = client.get(reverse("compare") + sides).context["pair"]
-    assert {"a": pair.mean_a, "b": pair.mean_b} == expected
+    side_a, side_b = client.get(reverse("compare") + sides).context["paired"].sides
+    assert {"a": side_a.mean, "b": side_b.mean} == expected
     rows = list(csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "answers", "csv")).decode())))
     (column,) = [name for name in rows[0] if name.startswith("score_")]
     assert column == make_unique_names([f"score_{measure.key}"])[0]
@@ -339,3 +339,32 @@ def load_item_means(experiment, measure):
         values.setdefault((trial.run.condition.model.name, trial.item_id), []).append(score)
     columns = [[np.mean(scores) for (name, _), scores in sorted(values.items()) if name == model] for model in "ab"]
     return [np.array(column) for column in columns]
+
+
+def test_the_means_of_a_difference_count_each_common_item_once(client):
+    experiment, draw = make_study(samples=3), np.random.default_rng(5)
+
+    def score(trial):
+        place, is_repeated = trial.item.position, trial.sample_idx > 0
+        has_none = not is_better(trial) and (place == 7 or (place < 5 and is_repeated))
+        return None if has_none else float(draw.random() < 0.6)
+
+    make_gradings(experiment, "exact_match", score, kind="rule")
+    (measure,) = list_measures(experiment)
+    rows = Grading.objects.filter(score__isnull=False).values_list(
+        "trial__run__condition__model__name", "trial__item__position", "score"
+    )
+    by_item = {}
+    for model, position, score in rows:
+        by_item.setdefault((model, position), []).append(score)
+    common = [position for position in range(ITEMS) if ("a", position) in by_item]
+    means = [np.mean([np.mean(by_item[model, position]) for position in common]) for model in "ab"]
+    assert len(common) == ITEMS - 1
+    (row,) = build_analysis(experiment)["differences"].rows
+    assert (row["mean_a"], row["mean_b"], row["difference"]) == pytest.approx((*means, means[1] - means[0]))
+    client.force_login(experiment.owner)
+    keys = dict(experiment.conditions.filter(stage="generate").values_list("model__name", "pk"))
+    address = f"{reverse('compare')}?a={experiment.slug}:{keys['a']}&b={experiment.slug}:{keys['b']}"
+    assert [side.mean for side in client.get(address).context["paired"].sides] == pytest.approx(means)
+    baseline = compute_leaderboard(BoardQuery(experiment, baseline=keys["a"])).rows[-1].baseline[measure.key]
+    assert (baseline.mean_baseline, baseline.mean) == pytest.approx(means)
