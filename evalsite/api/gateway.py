@@ -50,7 +50,8 @@ OPENAI, ANTHROPIC = ExternalCall.Form.OPENAI, ExternalCall.Form.ANTHROPIC
 PATHS: dict[str, str] = {OPENAI: "/chat/completions", ANTHROPIC: "/v1/messages"}
 MAX_WAIT_S = 20.0  # How long a call waits for a slot, a rate or the end of other calls before it is refused.
 PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "request-id")
-KEPT_S, REFRESH_S = 5.0, 4.0  # For how long a process knows the prices and the address of a run.
+# For how long a process knows the access of a program and the design of a run, and when it reads them again.
+KEPT_S, REFRESH_S = 5.0, 4.0
 CACHE_HEADER, SESSION_HEADER = "evalsite-cache", "evalsite-session"
 JSON = "application/json"
 ACCESS_ONLY = "evalsite.access_only"
@@ -67,7 +68,7 @@ class Access:
 
 
 @dataclass(slots=True)
-class Reply:
+class ProgramReply:
     """A reply to a program: a whole body, or pieces as they arrive."""
 
     status: int
@@ -83,13 +84,13 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.message, self.code, self.retry_after_s = status, message, code, retry_after_s
 
-    def build_reply(self, form: str) -> Reply:
+    def build_reply(self, form: str) -> ProgramReply:
         """Return the error in the form of the API that the program called."""
         headers = {"Content-Type": JSON}
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(max(1, round(self.retry_after_s)))
         content = build_gateway_error(form == ANTHROPIC, self.status, self.message, self.code)
-        return Reply(self.status, headers, json.dumps(content).encode())
+        return ProgramReply(self.status, headers, json.dumps(content).encode())
 
 
 @require_safe
@@ -151,7 +152,7 @@ def _get_access(request: HttpRequest, slug: str) -> Access:
 
 async def answer_call(
     queue: ExternalQueue, access: Access, form: str, headers: Mapping[str, str], body: bytes
-) -> Reply:
+) -> ProgramReply:
     """Make the call that a program asks for, and return the reply: whole, or as it arrives.
 
     The names of `headers` are in lower case.
@@ -165,7 +166,7 @@ async def answer_call(
                 reply = trial.external_call.reply.encode()
                 queue.record(EndedCall(claim, reply, build_cached_reply(trial), from_cache=True).build_result())
                 kind = EVENT_STREAM if payload.get("stream") else JSON
-                return Reply(200, {"Content-Type": kind, CACHE_HEADER: "reused"}, reply)
+                return ProgramReply(200, {"Content-Type": kind, CACHE_HEADER: "reused"}, reply)
         return await _forward(queue, call, payload)
     except Refused as refusal:
         return refusal.build_reply(form)
@@ -270,7 +271,7 @@ def _find_run(experiment: Experiment, name: str) -> Run | None:
     return run
 
 
-async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> Reply:
+async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> ProgramReply:
     """Make the call. It goes on to its end and is recorded, also when its program leaves: the provider bills it."""
     exchange, url, headers, body = _prepare(call, payload)
     claim = await _admit(queue, call)
@@ -299,7 +300,7 @@ async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[st
             yield piece if wants_usage else _without_usage(piece)
 
     # Without compression, which would hold events back.
-    return Reply(200, {"Content-Type": EVENT_STREAM, "Content-Encoding": "identity"}, pieces=list_pieces())
+    return ProgramReply(200, {"Content-Type": EVENT_STREAM, "Content-Encoding": "identity"}, pieces=list_pieces())
 
 
 def _prepare(call: ExternalRequest, payload: dict[str, Any]) -> tuple[ForwardedExchange, str, dict[str, str], bytes]:
@@ -378,7 +379,7 @@ def _is_usage_event(data: bytes) -> bool:
     return isinstance(event, dict) and event.get("choices") == [] and event.get("usage") is not None
 
 
-def _build_reply(exchange: ForwardedExchange, form: str, failure: CallFailure | None) -> Reply:
+def _build_reply(exchange: ForwardedExchange, form: str, failure: CallFailure | None) -> ProgramReply:
     """Return the provider's reply. An error that concerns the lab's key or address is the gateway's own."""
     status = exchange.status
     if status is None or status in (401, 403) or 300 <= status < 400:
@@ -389,7 +390,7 @@ def _build_reply(exchange: ForwardedExchange, form: str, failure: CallFailure | 
     if failure is not None and not exchange.body.lstrip().startswith(b"{"):
         return Refused(status, failure.message, "api_error").build_reply(form)
     passed = {name: exchange.headers[name].splitlines()[0] for name in PASSED_HEADERS if name in exchange.headers}
-    return Reply(status, {"Content-Type": JSON, **passed}, exchange.body)
+    return ProgramReply(status, {"Content-Type": JSON, **passed}, exchange.body)
 
 
 def _refuse(request: HttpRequest, refusal: Refused) -> HttpResponse:

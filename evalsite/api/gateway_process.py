@@ -35,7 +35,6 @@ logger = logging.getLogger("evalsite.gateway")
 CALL = re.compile(r"/gateway/[-\w]+/v1/(chat/completions|messages)")
 MAX_CONNECTIONS = 1000
 MAX_CALLS = 256  # In flight at a time, over all programs.
-KEPT_S, REFRESH_S = 5.0, 4.0  # An access is valid for KEPT_S seconds, and checked again after REFRESH_S.
 MAX_ACCESSES = 1000
 IDLE_S = 75.0
 STOP_S = 10.0  # Calls in flight may take so long after a stop signal.
@@ -44,7 +43,7 @@ SWITCH_S = 0.0005  # How long a thread keeps the interpreter from another one. P
 SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class Connection(RequestHandler):
+class GatewayConnection(RequestHandler):
     """A connection whose requests are for the gateway. With the first other request, it goes back to the web server."""
 
     def data_received(self, data: bytes) -> None:
@@ -70,8 +69,8 @@ class Server(web.Server):
         self.refreshing: set[tuple[str, ...]] = set()
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, **self._kwargs)
+    def __call__(self) -> GatewayConnection:
+        return GatewayConnection(self, loop=self._loop, **self._kwargs)
 
     def accept(self) -> None:
         """Take the connections that wait in the pair of sockets."""
@@ -119,6 +118,8 @@ class Server(web.Server):
 
     async def _find_access(self, request: web.BaseRequest) -> Any:
         """Return the access of the request, or the response of the site to a request that may not go on."""
+        from evalsite.api.gateway import KEPT_S, REFRESH_S
+
         names = ("Host", "Authorization", "x-api-key", "X-Forwarded-Proto", "X-Forwarded-For")
         key = (request.path, request.remote or "", *(request.headers.get(name, "") for name in names))
         kept = self.accesses.get(key)
@@ -210,7 +211,10 @@ def _ask_site(environment: dict[str, Any]) -> Any:
 def _copy_response(response: Any) -> web.Response:
     headers = {name: value for name, value in response.items() if name.lower() != "content-length"}
     body = b"" if response.streaming else response.content
-    return web.Response(body=body, status=response.status_code, headers=headers)
+    copied = web.Response(body=body, status=response.status_code, headers=headers)
+    if response.status_code >= 400:
+        copied.force_close()  # Only programs with access may hold the places of connections.
+    return copied
 
 
 def _build_response(reply: Any) -> web.Response:

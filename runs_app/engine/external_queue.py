@@ -92,6 +92,8 @@ class ExternalQueue:
             except Exception as error:  # noqa: BLE001 - each call of the group gets it
                 decided = [error] * len(group)
             for (_, admitted), outcome in zip(group, decided, strict=True):
+                if admitted.cancelled():
+                    continue  # Its lease ends the claim.
                 if isinstance(outcome, Claim):
                     admitted.set_result(outcome)
                 else:

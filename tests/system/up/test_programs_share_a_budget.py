@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -135,6 +136,14 @@ def test_calls_and_pages_share_a_connection(lab):
         assert b"<form" in connection.getresponse().read()
         assert connection.sock is own, "the connection stays open"
     connection.close()
+
+
+def test_a_program_without_access_keeps_no_connection(lab):
+    with socket.create_connection(("127.0.0.1", lab.port), timeout=30) as connection:
+        head = "POST /gateway/free/v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}"
+        connection.sendall(head.encode())
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert received.startswith((b"HTTP/1.1 401", b"HTTP/1.1 403")), "and the site then closed the connection"
 
 
 def test_a_revoked_token_calls_nothing_more(lab):
