@@ -5,19 +5,12 @@ Croissant's validator is in `test_publications.py`.
 
 import hashlib
 import importlib
-import io
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import jsonschema
 import pytest
-
-from grading_app.publish.export.publication import write_publication
-from runs_app.models import Run
-from tests.factories.gradings import make_answered_experiment, make_gradings
-from tests.factories.people import make_team
 
 pytestmark = pytest.mark.django_db
 SCHEMAS = Path(__file__).parent / "every_eval_ever"
@@ -26,21 +19,6 @@ SCHEMAS = Path(__file__).parent / "every_eval_ever"
 def load_validator(name):
     """Return a package of the tests' requirements. Only outside CI, a missing one skips the test."""
     return importlib.import_module(name) if os.environ.get("CI") else pytest.importorskip(name)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    experiment = make_answered_experiment("pilot", items=4, models=("small", "large"), owner=make_team().owner)
-    make_gradings(experiment, "exact_match", lambda trial: trial.item.position % 2, kind="rule")
-    make_gradings(experiment, "numeric", lambda trial: trial.item.position / 2, kind="rule")
-    experiment.scorers = [{"scorer": "exact_match"}]
-    experiment.save()
-    Run.objects.filter(experiment=experiment).update(status="done")
-    out = io.BytesIO()
-    write_publication(experiment, out, hub_id="lab/pilot")
-    with zipfile.ZipFile(out) as archive:
-        archive.extractall(tmp_path)
-    return tmp_path
 
 
 def test_frictionless_reads_the_data_package_without_an_error(folder):
