@@ -14,8 +14,8 @@ from grading_app.statistics.logistic_mixed_model import (
 )
 from tests.unit.lme4_fits import LOGISTIC, code_treatment, read_answers, read_fit, read_questions
 
-# Fits of lme4 to VerbAgg, with 316 persons as random items: O. Bulut, eirm 0.4 (doi:10.5281/zenodo.4556285), README.
-# The effects of r2 ~ -1 + item + (1 | id), and of r2 ~ -1 + situ + btype + mode + (1 | id).
+# Fits of lme4 to VerbAgg, with 316 persons as random items: O. Bulut, eirm (doi:10.5281/zenodo.4556285), READMEs.
+# The effects of r2 ~ -1 + item + (1 | id), of version 0.6, and of r2 ~ -1 + situ + btype + mode + (1 | id), of 0.4.
 QUESTIONS = """
 1.22107 0.56477 0.08009 1.74879 0.70772 0.01172 0.52947 -0.68637 -1.52694 1.08204 -0.34938 -1.04402
 1.22107 0.38962 -0.87122 0.87264 -0.05668 -1.48186 -0.21104 -1.50431 -2.97500 0.70772 -0.38422 -1.99947
