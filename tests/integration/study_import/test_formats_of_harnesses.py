@@ -8,7 +8,7 @@ from django.core.management import call_command
 from datasets_app.models import Dataset
 from grading_app.models import Grading
 from grading_app.study_import.importers import FORMATS
-from runs_app.models import Attempt, Experiment, Trial
+from runs_app.models import Answer, Attempt, Experiment, Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -20,11 +20,13 @@ STUDIES = {
     "helm": "helm/runs.zip",
     "every-eval-ever": "every_eval_ever",
     "label-studio": "label_studio/answers.json",
+    "inspect": "logs/pictures.eval",
 }
 
 
 @pytest.fixture(autouse=True)
-def owner():
+def owner(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path
     return factories.make_user("owner", superuser=True)
 
 
@@ -50,3 +52,23 @@ def test_a_study_is_recognised_and_a_second_import_adds_nothing(name, capsys):
 def test_a_study_looks_like_no_other_format(name):
     path = HERE / STUDIES[name]
     assert [one.name for one in FORMATS.values() if one.recognises(path)] == [name]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_dry_run_counts_the_rows_that_the_import_writes(name, capsys):
+    path = str(HERE / STUDIES[name])
+    call_command("import_study", path, "--name", "study", "--dry-run")
+    announced = capsys.readouterr().out.splitlines()[1:]
+    call_command("import_study", path, "--name", "study")
+    experiment, scores = Experiment.objects.get(), Grading.objects.all()
+    answers = Trial.objects.filter(pk__in=Answer.objects.values("pk"))
+    failed, judged = answers.filter(status="failed").count(), scores.exclude(judged_by=None).count()
+    n_conditions = experiment.conditions.filter(stage="generate").count()
+    by_judges = f", {judged} of them by judges" if judged else ""
+    assert announced[:3] == [
+        f"  {experiment.dataset.items.count()} items, {n_conditions} conditions",
+        f"  {answers.count()} trials, {failed} of them failed; {Attempt.objects.count()} attempts",
+        f"  {scores.count()} scores{by_judges}",
+    ]
+    assert answers.exists()
+    assert scores.exists()
