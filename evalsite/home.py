@@ -62,7 +62,8 @@ def home(request: HttpRequest) -> HttpResponse:
     )
     under_way = Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment")
     running = [_describe(row) for row in visible.filter(pk__in=under_way)[:MAX_SHOWN]]
-    ended = visible.exclude(pk__in=under_way).filter(runs__n_done__gt=0).distinct()
+    has_ended_trials = Q(runs__n_done__gt=0) | Q(runs__n_failed__gt=0)
+    ended = visible.exclude(pk__in=under_way).filter(has_ended_trials).distinct()
     finished = [_describe(row) for row in ended.order_by(F("finished_at").desc(nulls_last=True), "-pk")[:MAX_SHOWN]]
     headlines = load_headlines([row["experiment"] for row in finished])
     for row in finished:
@@ -71,7 +72,7 @@ def home(request: HttpRequest) -> HttpResponse:
     for row in running:
         runs = list(row["experiment"].answer_runs)
         row["seconds_left"] = measure_pace(runs, row["totals"].remaining).seconds_left
-    drafts = visible.exclude(runs__n_done__gt=0).exclude(pk__in=under_way)
+    drafts = visible.exclude(pk__in=ended.values("pk")).exclude(pk__in=under_way)
     context = {
         "notices": [*_list_run_notices(user), *_list_endpoint_notices(user), *_list_approvals(user)],
         "running": running,

@@ -31,7 +31,7 @@ from django.utils import timezone
 from evalsite.lib.history import StatusChange
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment, NoticedState, Notification, NotificationChoice, Run
-from runs_app.models.totals import Totals
+from runs_app.models.totals import FAILED, Totals
 
 LOOK_BACK = timedelta(minutes=30)
 """Runs that ended within this time are looked at. A site that was down for longer tells only of later ends."""
@@ -92,7 +92,8 @@ def find_events(runs: Iterable[Run]) -> set[str]:
     if any(run.is_paused_by_budget for run in run_list):
         events.add(str(Event.BUDGET))
     ended = {Run.Status.DONE, Run.Status.CANCELLED}
-    if run_list and all(run.status in ended for run in run_list) and any(run.n_done for run in run_list):
+    has_ended_trials = any(run.n_done or run.n_failed for run in run_list)
+    if has_ended_trials and all(run.status in ended for run in run_list):
         events.add(str(Event.END))
     return events
 
@@ -123,6 +124,8 @@ def describe_event(experiment: Experiment, runs: list[Run], event: str) -> str:
     if event == Event.BUDGET:
         budget = format_money(experiment.max_usd) if experiment.max_usd is not None else "none"
         return f"Budget reached: {spent} of {budget} spent. {format_count(totals.done)} calls are done."
+    if totals.state == FAILED:
+        return f"All runs have ended without an answer: {format_count(totals.failed)} calls failed, {spent} spent."
     failed = f", {format_count(totals.failed)} failed" if totals.failed else ""
     return f"All runs have ended: {format_count(totals.done)} calls done{failed}, {spent} spent."
 

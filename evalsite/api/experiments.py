@@ -311,6 +311,7 @@ def _write_run(row: Run) -> dict[str, Any]:
         "wave": row.wave.number,
         "wave_label": row.wave.label,
         "status": row.status,
+        "state": row.state,
         "stop_reason": row.current_stop_reason,
         "spent_usd": _write_money(row.spent_usd),
         **{name: getattr(row, f"n_{name}") for name in counters},

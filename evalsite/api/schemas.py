@@ -106,6 +106,7 @@ class RunOut(Schema):
     wave: int
     wave_label: str
     status: str
+    state: str
     stop_reason: str
     trials: int
     pending: int

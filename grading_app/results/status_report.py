@@ -38,6 +38,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
     return {
         "experiment": experiment.slug,
         "status": experiment.status,
+        "state": experiment.find_state(Totals.of(runs)),
         "dataset": str(experiment.dataset),
         "dataset_hash": experiment.dataset.content_hash,
         "max_usd": _format_optional(experiment.max_usd),
@@ -46,6 +47,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "reserved_usd": _format_optional(experiment.reserved_usd),
         "trials": sum(run.n_trials for run in runs),
         "done": sum(run.n_done for run in runs),
+        "failed": sum(run.n_failed for run in runs),
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
         "points": report_points(experiment),
@@ -80,7 +82,8 @@ def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
         "label": wave.label,
         "name": str(wave),
         "first_epoch": wave.epoch_offset + 1,
-        "status": totals.state,
+        "status": totals.status,
+        "state": totals.state,
         "trials": totals.trials,
         **{name: getattr(totals, name) for name in STATUSES},
         "spent_usd": _format_optional(totals.find_known_cost(wave_totals.spent_usd)),
@@ -97,6 +100,7 @@ def _report_run(run: Run, kinds: dict[str, int]) -> dict[str, Any]:
         "wave": run.wave.number,
         "wave_label": run.wave.label,
         "status": run.status,
+        "state": run.state,
         "stop_reason": run.current_stop_reason,
         "trials": run.n_trials,
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
@@ -122,6 +126,7 @@ def _report_judge(run: Run, unread: dict[str, int]) -> dict[str, Any]:
         "wave": run.wave.number,
         "wave_label": run.wave.label,
         "status": run.status,
+        "state": run.state,
         "stop_reason": run.current_stop_reason,
         "verdicts": run.n_trials,
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
@@ -141,7 +146,7 @@ def format_judge(line: dict[str, Any]) -> str:
     unread = f", {sum(line['unread'].values())} unread ({codes})" if codes else ""
     failed = f", {line['failed']} failed" if line["failed"] else ""
     counts = f"{line['done']} of {line['verdicts']} verdicts{failed}{unread}"
-    return f"{line['condition_id']}{wave}: {line['status']}, {counts} {line['stop_reason']}".rstrip()
+    return f"{line['condition_id']}{wave}: {line['state']}, {counts} {line['stop_reason']}".rstrip()
 
 
 def _format_optional(value: Any) -> str | None:

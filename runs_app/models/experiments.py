@@ -33,7 +33,7 @@ from runs_app.models.bounded import build_adaptive_constraint, build_range_const
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
-from runs_app.models.totals import FAILED, PARTIAL, STATUSES, RunStatus, Totals
+from runs_app.models.totals import STATUSES, Totals
 
 
 class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
@@ -312,16 +312,8 @@ class Experiment(HasHistory, EngineOwnedColumns):
         return self.find_state(self.read_totals())
 
     def find_state(self, totals: Totals) -> str:
-        """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs.
-
-        If all runs have ended, it is `done` only without failed trials; otherwise `partial`, or `failed` without an
-        answer.
-        """
-        if self.status != Experiment.Status.ACTIVE or not totals.state:
-            return self.status
-        if totals.state == RunStatus.DONE and totals.failed:
-            return PARTIAL if totals.done else FAILED
-        return totals.state
+        """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs."""
+        return totals.state if self.status == Experiment.Status.ACTIVE and totals.state else self.status
 
     def archive(self, *, by: Actor, reason: str = "") -> None:
         """Archive the experiment and keep all its rows.

@@ -20,7 +20,7 @@ from runs_app.models.conditions import Condition, Wave
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.experiments import Experiment
-from runs_app.models.totals import UNDER_WAY, RunStatus
+from runs_app.models.totals import UNDER_WAY, RunStatus, Totals
 from runs_app.pricing import costs
 
 
@@ -181,6 +181,11 @@ class Run(HasHistory, EngineOwnedColumns):
         """Return its condition's label among `labels`, with the wave where `names_wave`, for several waves."""
         label = labels[self.condition_id]
         return f"{label}, {self.wave}" if names_wave else label
+
+    @property
+    def state(self) -> str:
+        """Return the state that its pages show: its status, `partial` or `failed`."""
+        return Totals.of([self]).state
 
     @property
     def is_live(self) -> bool:

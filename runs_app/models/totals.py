@@ -1,4 +1,4 @@
-"""The status of a run, and the totals over runs, which determine the state of an experiment."""
+"""The status of a run, and totals over runs, which determine the state of a run, a wave and an experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunStatus(models.TextChoices):
 UNDER_WAY = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
 PARTIAL, FAILED = "partial", "failed"
 STATUSES = ("pending", "running", "done", "failed", "cancelled")
-# The state of an experiment whose runs differ: the first of these states that any run has.
+# The status of several runs that differ: the first of these states that any run has.
 STATE_PRIORITY = (
     RunStatus.RUNNING,
     RunStatus.QUEUED,
@@ -74,6 +74,16 @@ class Totals:
         return None if self.unpriced and not spent_usd else spent_usd
 
     @property
-    def state(self) -> str:
-        """Return one state for all the runs; empty without runs."""
+    def status(self) -> str:
+        """Return one status for all the runs; empty without runs."""
         return next((str(state) for state in STATE_PRIORITY if state in self.states), "")
+
+    @property
+    def state(self) -> str:
+        """Return the state that pages show: the status, unless trials of runs that are done have failed.
+
+        Then it is `partial`, or `failed` without an answer.
+        """
+        if self.status == RunStatus.DONE and self.failed:
+            return PARTIAL if self.done else FAILED
+        return self.status

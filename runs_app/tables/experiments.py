@@ -118,7 +118,7 @@ class RunTable(tables.Table):
         return self.labels[record.condition_id]
 
     def render_status(self, record: Run) -> SafeString:
-        return tags.status_badge(record.status, title=record.current_stop_reason, label=record.get_status_display())
+        return tags.status_badge(record.state, title=record.current_stop_reason)
 
     def render_spent_usd(self, record: Run) -> SafeString:
         return tags.money(Totals.of([record]).find_known_cost(record.spent_usd))

@@ -32,8 +32,9 @@ class Command(OutputCommand):
 
     def _print(self, report: dict[str, Any]) -> None:
         budget = format_money(report["max_usd"]) if report["max_usd"] else "no budget"
-        self.write(f"{report['experiment']} ({report['status']}) over {report['dataset']}")
-        self.write(f"{format_count(report['done'])} of {format_count(report['trials'])} trials done")
+        self.write(f"{report['experiment']} ({report['state']}) over {report['dataset']}")
+        failed = f", {format_count(report['failed'])} failed" if report["failed"] else ""
+        self.write(f"{format_count(report['done'])} of {format_count(report['trials'])} trials done{failed}")
         self.write(
             f"{format_money(report['spent_usd'])} spent, {format_money(report['reserved_usd'])} reserved, {budget}"
         )
@@ -80,7 +81,7 @@ class Command(OutputCommand):
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
-        self.write(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
+        self.write(f"\n{run['condition_id']}{wave}: {run['state']} {run['stop_reason']}".rstrip())
         counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *ANSWER_KINDS)]
         self.write("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
         if run["errors"]:

@@ -26,7 +26,8 @@ FAILURE = {"error_class": "server", "error": "HTTP 500", "answer": ""}
 @pytest.mark.parametrize(("n_done", "n_failed", "state"), [(6, 0, "done"), (5, 1, "partial"), (0, 6, "failed")])
 def test_the_state_says_whether_trials_failed(client, n_done, n_failed, state):
     experiment = make_ended(n_done, n_failed)
-    assert experiment.state == state
+    (run,) = experiment.runs.all()
+    assert (experiment.state, run.state, run.status) == (state, state, "done")
     client.force_login(experiment.owner)
     for address in (reverse("experiment_list"), reverse("experiment_progress", args=[experiment.slug])):
         assert f"<span>{state.capitalize()}</span>" in client.get(address).content.decode()
