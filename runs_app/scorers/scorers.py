@@ -261,7 +261,10 @@ def multiple_choice(answer: ScoredAnswer, item: ScoredItem, parameters: Paramete
 
 
 @register_scorer(
-    "numeric", "Number", "the last number is the target's", declare_number("tolerance", ge=0, le=10**12, default=0.0)
+    "numeric",
+    "Number within tolerance",
+    "the last number is the target's",
+    declare_number("tolerance", ge=0, le=10**12, default=0.0),
 )
 def numeric(answer: ScoredAnswer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""

@@ -269,5 +269,5 @@ def test_a_limit_is_a_whole_number_of_tokens(limit):
 
 def test_the_form_label_of_a_scorer_begins_with_its_name_in_results():
     choices = dict(list_scorer_choices())
-    assert choices["numeric"] == "Number: the last number is the target's"
+    assert choices["numeric"] == "Number within tolerance: the last number is the target's"
     assert all(label.startswith(f"{GradeCondition(scorer=name).label}: ") for name, label in choices.items())

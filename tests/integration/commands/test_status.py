@@ -126,7 +126,7 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
     assert scores["numeric:valence", "b"]["high"] == 1
     assert scores["numeric:valence", "b"]["low"] < 1
     output = manage("status", "quiz").out
-    assert "Number · Valence, 95 % intervals by item:" in output
+    assert "Number within tolerance · Valence, 95 % intervals by item:" in output
     assert f"a: {share['text']}, n 20 of 20 items" in output
 
 

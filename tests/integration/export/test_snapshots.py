@@ -99,11 +99,11 @@ def test_facts_and_card_contain_the_version_and_results_with_methods(experiment)
     assert facts["evalsite"] == {"version": get_version(), "commit": get_commit()}
     (line,) = facts["results"]["scores"]
     expected = wilson(3, 3)
-    assert (line["measure"], line["mean"], line["method"]) == ("Number", 1, "modified Wilson")
+    assert (line["measure"], line["mean"], line["method"]) == ("Number within tolerance", 1, "modified Wilson")
     assert (line["low"], line["high"]) == pytest.approx((expected.low, expected.high))
     card = contents["study-card.md"].decode()
     assert f"| evalsite | {get_version()} |" in card
-    assert "| Number | small | 3 | 3 | 3 | 1 | 0 | 0.4385 to 1 | modified Wilson |" in card
+    assert "| Number within tolerance | small | 3 | 3 | 3 | 1 | 0 | 0.4385 to 1 | modified Wilson |" in card
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_repetitions_come_first_and_then_other_conditions_with_their_scores(answ
     assert [score for one in other_answers for _, score in one.scores] == [1, 1, 0, 1, 1]
     text = page_text(page)
     assert f'href="/trials/{others[0]}/?status=done"' in text
-    assert text.count(">Number 1<") == 4
+    assert text.count(">Number within tolerance 1<") == 4
 
 
 def test_other_answers_that_the_reader_may_not_see_are_not_listed(answered, people, as_):

@@ -141,8 +141,8 @@ def plan_before(experiment, **changes):
 def test_a_report_separates_planned_measures_from_exploratory_ones(answered):
     plan = plan_before(answered)
     text, roles = describe(answered)
-    assert roles == {"Exact match": "primary", "Number": "exploratory"}
-    assert list(roles) == ["Exact match", "Number"]
+    assert roles == {"Exact match": "primary", "Number within tolerance": "exploratory"}
+    assert list(roles) == ["Exact match", "Number within tolerance"]
     assert plan.digest in text
     assert "Planned measures without scores: contains." in text
 

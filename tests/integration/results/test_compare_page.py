@@ -297,7 +297,7 @@ def test_an_unknown_side_is_not_found(client, quiz, wrong):
         (
             "measure",
             "nothing",
-            'Select a valid choice: there is no measure nothing; existing measures: numeric "Number".',
+            'Select a valid choice: there is no measure nothing; existing measures: numeric "Number within tolerance".',
         ),
         ("margin", "-1", "Enter a number above 0, or leave it empty."),
         ("margin", "wide", "Enter a number."),

@@ -135,7 +135,7 @@ def test_a_design_with_one_factor_has_one_conclusion(client):
 
 def test_a_single_condition_has_its_mean_and_interval(client):
     (only,) = read_sentences(client, make_study(models=("large",), prompts=("plain",)))
-    assert only.startswith("Number: large scores 85.0 %. 95 % interval ")
+    assert only.startswith("Number within tolerance: large scores 85.0 %. 95 % interval ")
     assert only.endswith("On items like these: 120 items, 120 of 120 answers with a score.")
 
 

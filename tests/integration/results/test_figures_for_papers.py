@@ -273,7 +273,7 @@ def test_calibration_is_the_mean_reference_by_judge_score():
     make_gradings(experiment, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
     make_gradings(experiment, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
     (fitted,) = load_calibrations(experiment)
-    assert fitted.reference == "Number"
+    assert fitted.reference == "Number within tolerance"
     assert {one.score: (one.n, one.mean) for one in fitted.bins} == {
         1.0: (6, pytest.approx(2 / 6)),
         4.0: (6, pytest.approx(2 / 6)),
@@ -368,4 +368,4 @@ def test_each_grader_has_a_figure_of_answer_length():
     call_command("figures", "judged", "--list", stdout=(listed := io.StringIO()))
     lengths = [line for line in listed.getvalue().splitlines() if line.startswith("length")]
     assert len(lengths) == 2
-    assert lengths[0].startswith("length  Number:")
+    assert lengths[0].startswith("length  Number within tolerance:")

@@ -42,7 +42,10 @@ def get_headlines(page):
 def test_an_experiment_shows_the_range_of_its_first_measure(client):
     quiz, alone = make_quiz(), make_quiz("alone", right=(3,))
     page = open_list(client, quiz)
-    assert get_headlines(page) == {quiz.pk: ("Number", "40.0 to 80.0 %"), alone.pk: ("Number", "60.0 %")}
+    assert get_headlines(page) == {
+        quiz.pk: ("Number within tolerance", "40.0 to 80.0 %"),
+        alone.pk: ("Number within tolerance", "60.0 %"),
+    }
     assert "40.0 to 80.0 %" in page.content.decode()
 
 
@@ -73,7 +76,7 @@ def test_a_new_grade_changes_the_headline(client):
     run, _ = factories.make_runs(quiz, wave=1, status="done")
     factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(quiz, scorers=["numeric"], by="test")
-    assert get_headlines(open_list(client, quiz))[quiz.pk] == ("Number", "70.0 to 80.0 %")
+    assert get_headlines(open_list(client, quiz))[quiz.pk] == ("Number within tolerance", "70.0 to 80.0 %")
 
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
@@ -84,7 +87,7 @@ def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, 
     assert get_headlines(open_list(client, quiz)) == {}
     client.get(reverse("experiment_results", args=["quiz"]))
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
-    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("Number", "40.0 to 80.0 %")}
+    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("Number within tolerance", "40.0 to 80.0 %")}
     assert "80.0 %" in client.get(reverse("experiment_results", args=["quiz"])).content.decode()
 
 

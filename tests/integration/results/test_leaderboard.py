@@ -129,18 +129,21 @@ def test_no_condition_is_best_if_the_first_two_do_not_differ_significantly(clien
     assert not any(row["numeric_best"] for row in read_records(client, experiment).values())
     text = unescape(page_text(open_page(client, experiment)))
     assert "No reliable difference between a and b (2.5 percentage points)." in text
-    assert "Number: a is ahead by 2.5 pp" in text
+    assert "Number within tolerance: a is ahead by 2.5 pp" in text
     assert "over b on 40 common items, but the difference is not significant (exact McNemar test, p = 1.000)." in text
 
 
 def test_the_page_begins_with_the_leading_model(client, quiz):
     text = unescape(page_text(open_page(client, quiz)))
     assert text.index("steady scores 44.4 percentage points higher than small.") < text.index(">Conditions</h2>")
-    expected_text = r"Number: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
+    expected_text = (
+        r"Number within tolerance: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) "
+        r"over fast on 36 common items\."
+    )
     assert re.search(expected_text, text)
     blind = BlindReading.start(quiz, quiz.owner)
     letter = blind.assign_letters()[quiz.language_models.get(name="steady").pk]
-    assert f"Number: {letter} is the best" in page_text(open_page(client, quiz))
+    assert f"Number within tolerance: {letter} is the best" in page_text(open_page(client, quiz))
 
 
 def test_a_higher_rating_is_not_marked_as_better(client):
@@ -177,7 +180,7 @@ def test_a_baseline_gives_differences_with_corrected_p_and_wins(client, quiz):
 def test_the_first_measure_has_the_table_and_all_others_are_below(client, quiz):
     make_gradings(quiz, "judge", lambda trial: 1 + trial.item.position % 7)
     page = open_page(client, quiz)
-    assert page.context["first"]["table"].title == "Number"
+    assert page.context["first"]["table"].title == "Number within tolerance"
     assert [one["table"].name for one in page.context["further"]][1:] == ["effort"]
     assert page.context["further"][0]["table"].title.startswith("judge")
     assert len(read_records(client, quiz)) == 3

@@ -40,7 +40,7 @@ def open_page(client, experiment, name):
 def test_a_page_names_the_scores_that_changed_between_the_waves_it_pools(client, name):
     text = open_page(client, make_two_waves((35, 18)), name)
     assert POOLED in text
-    assert "Scores changed significantly from first wave to May: Number, " in text
+    assert "Scores changed significantly from first wave to May: Number within tolerance, " in text
     assert "87.5 % to 45.0 %" in text
 
 

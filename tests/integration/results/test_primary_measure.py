@@ -93,7 +93,7 @@ def test_it_can_change_after_the_launch_and_pages_follow_at_once(client):
     call_command("experiment", "set", "study", "--primary-measure", "exact_match", stdout=StringIO())
     assert open_results(client, experiment).context["first"]["table"].title == "Exact match (primary measure)"
     call_command("experiment", "set", "study", "--primary-measure", "none", stdout=StringIO())
-    assert open_results(client, experiment).context["first"]["table"].title == "Number"
+    assert open_results(client, experiment).context["first"]["table"].title == "Number within tolerance"
     assert experiment.history.filter(aspect="primary measure").count() == 2
     with pytest.raises(CommandError, match="primary-measure"):
         call_command("experiment", "set", "study", "--primary-measure", "x" * 201, stdout=StringIO())
@@ -104,7 +104,7 @@ def test_a_measure_without_scores_is_named_before_the_launch_and_on_the_results(
     (warning,) = [text for text in Design.load(experiment).find_warnings() if text.startswith("primary_measure")]
     assert warning.startswith("primary_measure: strict-judge is no dimension, rule or judge of this design (numeric, ")
     page = open_results(client, experiment)
-    assert "The primary measure strict-judge has no scores; Number comes first." in page_text(page)
+    assert "The primary measure strict-judge has no scores; Number within tolerance comes first." in page_text(page)
     experiment.primary_measure = "numeric"
     assert not [text for text in Design.load(experiment).find_warnings() if text.startswith("primary_measure")]
 

@@ -51,7 +51,7 @@ def test_the_page_shows_scores_figures_and_counts(client, experiment):
     assert page.status_code == 200
     text = page.content.decode()
     assert "100.0 %" in text
-    assert "Number" in text
+    assert "Number within tolerance" in text
     assert reverse("figure_file", args=["pilot", "accuracy", "svg"]) in text
     assert "/trials/?experiment=pilot&amp;condition=" in text
 

@@ -48,7 +48,7 @@ def test_at_most_ten_items_with_different_scores_are_listed_with_links(client):
     page, rows = open_items(client, make_quiz({"a": range(14), "b": range(2)}))
     assert [position for position, _ in rows] == list(range(2, 12))
     assert all(cells == ["right", "wrong"] for _, cells in rows)
-    assert "The conditions differ on 12 of 16 items by Number." in page.content.decode()
+    assert "The conditions differ on 12 of 16 items by Number within tolerance." in page.content.decode()
     text = page.content.decode()
     assert all(reverse("item_page", args=[item.pk]) in text for item, _ in page.context["items"])
 
@@ -57,7 +57,7 @@ def test_items_with_a_score_of_one_condition_only_do_not_count_as_equal(client):
     page, rows = open_items(client, make_quiz({"a": range(14), "b": range(2)}, unreadable={"b": range(10, 16)}))
     assert [position for position, _ in rows] == list(range(2, 10))
     text = page.content.decode()
-    assert "The conditions differ on 8 of 10 items by Number." in text
+    assert "The conditions differ on 8 of 10 items by Number within tolerance." in text
     assert "6 more items have a score of one condition only, or none." in text
 
 

@@ -46,7 +46,7 @@ def test_every_list_shows_the_number_of_matching_trials(open_trial_list):
 def test_every_scorer_has_a_column_with_the_extracted_answer(open_trial_list):
     table = open_trial_list(experiment="sums").context["table"]
     heads = [column.header for column in table.columns]
-    assert heads.count("Number") == 1, heads
+    assert heads.count("Number within tolerance") == 1, heads
     cells = [row.get_cell(name) for row in table.rows for name in table.columns.names() if name.startswith("score_")]
     assert sum("✓ right" in cell for cell in cells) == sum("✗ wrong" in cell for cell in cells) == 8
     assert any("77" in cell for cell in cells)

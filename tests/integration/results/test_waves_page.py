@@ -154,7 +154,7 @@ def test_one_wave_or_no_shared_item_shows_a_message(client):
 def test_new_grades_appear_immediately(client, experiment):
     open_waves(client, experiment)
     grade(experiment, scorers=["numeric"], by="a test")
-    assert "Number" in open_waves(client, experiment).content.decode()
+    assert "Number within tolerance" in open_waves(client, experiment).content.decode()
 
 
 def test_other_users_get_404(client, experiment):

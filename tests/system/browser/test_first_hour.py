@@ -204,7 +204,7 @@ def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, sho
         shown(page, "first-study/done")
         person.click(page.get_by_role("link", name="See results"))
         page.wait_for_url("**/experiments/capital-sums-first/results/")
-        expect(page.locator("main")).to_contain_text("Number: ")
+        expect(page.locator("main")).to_contain_text("Number within tolerance: ")
         expect(page.locator("main")).to_contain_text("tiny")
         shown(page, "first-study/results")
         print(person.counts)
