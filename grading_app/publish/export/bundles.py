@@ -72,18 +72,15 @@ def write_bundle(
     writer.add("schema.json", [json_part({"schema": SCHEMA, "kind": kind})])
     if isinstance(source, Experiment):
         writer.add("design.yaml", [to_yaml(source).encode()])
-    writer.add("facts.json", [json_part(_build_facts(kind, source, by))])
-    writer.add("counts.json", [json_part(counts.content)])
-    return writer.close()
-
-
-def _build_facts(kind: str, source: Experiment | Dataset, by: Actor) -> dict[str, Any]:
-    return {
+    facts: dict[str, Any] = {
         "bundle": {"kind": kind, "by": str(by or ""), "at": datetime.now(UTC).isoformat(timespec="seconds")},
         DATASET if isinstance(source, Dataset) else "experiment": str(source),
         "title": source.title,
         **({"evalsite": build_manifest(source)["evalsite"]} if isinstance(source, Experiment) else {}),
     }
+    writer.add("facts.json", [json_part(facts)])
+    writer.add("counts.json", [json_part(counts.content)])
+    return writer.close()
 
 
 def _build_analysis_parts(data: AnalysisData) -> Iterator[tuple[str, bytes]]:

@@ -52,7 +52,12 @@ class ParquetStream:
         """Convert a page, and return the pieces of the file that are complete."""
         # One block for each page: a row is never cut, however long its texts are.
         read_options = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
-        table = pa_csv.read_csv(_copy_to_arrow(page), read_options, self._parse, self._convert)
+        # A thread of Arrow may hold its input for a moment after the page was read. If that were a Python object, the
+        # thread could abort the process while the interpreter shuts down
+        # (https://github.com/apache/arrow/issues/34314).
+        copy = pa.allocate_buffer(len(page))
+        memoryview(copy).cast("B")[:] = page
+        table = pa_csv.read_csv(pa.BufferReader(copy), read_options, self._parse, self._convert)
         self._waiting.append(table.cast(self._schema))
         rows = sum(block.num_rows for block in self._waiting)
         if rows >= self._row_group_rows or sum(block.nbytes for block in self._waiting) >= ROW_GROUP_BYTES:
@@ -68,17 +73,6 @@ class ParquetStream:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks())
             self._waiting = []
-
-
-def _copy_to_arrow(page: bytes) -> pa.BufferReader:
-    """Return a reader of a copy of the page in Arrow's own memory.
-
-    A thread of Arrow may hold its input for a moment after the page was read. If that were a Python object, the thread
-    could abort the process while the interpreter shuts down (https://github.com/apache/arrow/issues/34314).
-    """
-    copy = pa.allocate_buffer(len(page))
-    memoryview(copy).cast("B")[:] = page
-    return pa.BufferReader(copy)
 
 
 class _Outbox(io.RawIOBase):

@@ -114,11 +114,23 @@ def write_publication(experiment: Experiment, out: BinaryIO, *, hub_id: str = ""
     for table in CODEBOOK:
         writer.add(f"data/{table}.csv", export_chunks(experiment, table, "csv"))
     results = _list_results(experiment)
+    names = {"family-names": facts["family"], "given-names": facts["given"]}
+    citation: dict[str, Any] = {
+        "cff-version": "1.2.0",
+        "message": "If you use these data, please cite them with these metadata.",
+        "type": "dataset",
+        "title": facts["title"],
+        "abstract": facts["description"],
+        "authors": [names if facts["family"] else {"name": facts["author"]}],
+        "date-released": f"{facts['at']:%Y-%m-%d}",
+        "version": "1.0.0",
+        "keywords": ["evaluation", "language models"],
+    }
     parts: dict[str, bytes] = {
         "croissant.json": json_part(_build_croissant(facts, writer)),
         "datapackage.json": json_part(_build_data_package(facts, writer)),
         "datacite.json": json_part(_build_datacite(facts)),
-        "CITATION.cff": _to_yaml(_build_citation(facts)),
+        "CITATION.cff": _to_yaml(citation),
         "README.md": _build_card(facts),
         "eval.yaml": _to_yaml(_build_benchmark(experiment, facts)),
         **_build_plan(experiment),
@@ -315,21 +327,6 @@ def _build_datacite(facts: Mapping[str, Any]) -> dict[str, Any]:
         "formats": ["text/csv"],
         "version": "1.0.0",
         "schemaVersion": "http://datacite.org/schema/kernel-4",
-    }
-
-
-def _build_citation(facts: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"family-names": facts["family"], "given-names": facts["given"]}
-    return {
-        "cff-version": "1.2.0",
-        "message": "If you use these data, please cite them with these metadata.",
-        "type": "dataset",
-        "title": facts["title"],
-        "abstract": facts["description"],
-        "authors": [names if facts["family"] else {"name": facts["author"]}],
-        "date-released": f"{facts['at']:%Y-%m-%d}",
-        "version": "1.0.0",
-        "keywords": ["evaluation", "language models"],
     }
 
 

@@ -19,11 +19,7 @@ def build_result_facts(experiment: Experiment) -> dict[str, Any]:
     norms, by dimension.
     """
     frames = load_frames(experiment)
-    return {"confidence": CONFIDENCE, "scores": _list_scores(frames), "norms": _list_norm_correlations(frames)}
-
-
-def _list_scores(frames: Frames) -> list[dict[str, Any]]:
-    return [
+    scores = [
         {
             "measure": line.measure.label,
             "condition": line.condition,
@@ -33,6 +29,7 @@ def _list_scores(frames: Frames) -> list[dict[str, Any]]:
         }
         for line in frames.lines
     ]
+    return {"confidence": CONFIDENCE, "scores": scores, "norms": _list_norm_correlations(frames)}
 
 
 NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")

@@ -25,7 +25,7 @@ from grading_app.publish.export.study_card import study_card
 from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.publish.report.composition import PART, freeze_report
-from runs_app.models import Attempt, Condition, Experiment
+from runs_app.models import Attempt, Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
 
@@ -162,23 +162,22 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
             "licence": dataset.licence,
             "hash": dataset.content_hash,
         },
-        "conditions": [_describe_condition(condition, served_models.get(condition.pk, [])) for condition in conditions],
+        "conditions": [
+            {
+                "id": condition.condition_id,
+                "stage": condition.stage,
+                "model": condition.model.name,
+                "model_id": condition.model.model,
+                "served_as": ", ".join(served_models.get(condition.pk, [])),
+                "endpoint": condition.model.endpoint.name,
+            }
+            for condition in conditions
+        ],
         "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
         "agreement": reverse("experiment_agreement", args=[experiment.slug]),
         "evalsite": manifest["evalsite"],
         "results": build_result_facts(experiment),
         "packages": {"python": manifest["python"], **manifest["packages"]},
-    }
-
-
-def _describe_condition(condition: Condition, served_models: list[str]) -> dict[str, Any]:
-    return {
-        "id": condition.condition_id,
-        "stage": condition.stage,
-        "model": condition.model.name,
-        "model_id": condition.model.model,
-        "served_as": ", ".join(served_models),
-        "endpoint": condition.model.endpoint.name,
     }
 
 

@@ -91,7 +91,13 @@ class PrintStyle:
         """Draw the figure so that it has the chosen width when its text is scaled to the chosen size."""
         scale = self.font_pt / FONT_PT
         figure = draw(self._get_drawing_width(scale))
-        _relabel(figure, self)
+        for axes in figure.axes:
+            if self.x_label and axes.get_xlabel():
+                axes.set_xlabel(self.x_label)
+            if self.y_label and axes.get_ylabel():
+                axes.set_ylabel(self.y_label)
+        if self.title:
+            _add_title(figure, self.title)
         width, height = figure.get_size_inches()
         figure.draw_without_rendering()  # Now all ticks exist.
         _restyle(figure, scale, PALETTES[self.palette].replacements)
@@ -116,16 +122,6 @@ def render_figures_pdf(figures: Iterable[Figure], style: PrintStyle) -> bytes:
             drawing.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
             pages.savefig(drawing, bbox_inches="tight")
     return buffer.getvalue()
-
-
-def _relabel(figure: Drawing, style: PrintStyle) -> None:
-    for axes in figure.axes:
-        if style.x_label and axes.get_xlabel():
-            axes.set_xlabel(style.x_label)
-        if style.y_label and axes.get_ylabel():
-            axes.set_ylabel(style.y_label)
-    if style.title:
-        _add_title(figure, style.title)
 
 
 def _add_title(figure: Drawing, title: str) -> None:

@@ -24,21 +24,20 @@ def summarize_ratings(source: FigureSource) -> dict[str, Any]:
         "dataset_hash": experiment.dataset.content_hash,
         "wave": source.wave.number if source.wave else None,
         "items": experiment.dataset.active_count,
-        "dimensions": {data.measure.key: _summarize_dimension(data) for data in dimensions},
+        "dimensions": {
+            data.measure.key: {
+                "scale": list(data.ends),
+                "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
+                "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
+            }
+            for data in dimensions
+        },
         "between_dimensions": [
             entry
             for index, first in enumerate(dimensions)
             for second in dimensions[index + 1 :]
             for entry in _correlate_conditions(first, second)
         ],
-    }
-
-
-def _summarize_dimension(data: RatingData) -> dict[str, Any]:
-    return {
-        "scale": list(data.ends),
-        "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
-        "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
     }
 
 

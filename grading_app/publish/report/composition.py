@@ -11,7 +11,6 @@ from evalsite.lib.checksummed_zip import SUMS
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import (
-    Block,
     Document,
     Paragraph,
     Section,
@@ -56,7 +55,16 @@ def leave_out_costs(document: Document) -> Document:
     Every other amount, such as the budget, belongs to the section on costs.
     """
     sections = [
-        replace(section, blocks=[_drop_money_of_block(block) for block in section.blocks if not is_cost_figure(block)])
+        replace(
+            section,
+            blocks=[
+                replace(block, content=drop_money_columns(block.table).content())
+                if isinstance(block, TableBlock)
+                else block
+                for block in section.blocks
+                if not is_cost_figure(block)
+            ],
+        )
         for section in document.sections
         if section.name != "costs"
     ]
@@ -70,12 +78,6 @@ def is_cost_figure(figure: Any) -> bool:
 
 def drop_money_columns(table: ResultTable) -> ResultTable:
     return replace(table, columns=[column for column in table.columns if column.kind != "money"])
-
-
-def _drop_money_of_block(block: Block) -> Block:
-    if not isinstance(block, TableBlock):
-        return block
-    return replace(block, content=drop_money_columns(block.table).content())
 
 
 def _make_text_section(choices: ReportChoices, name: str) -> list[Section]:

@@ -46,7 +46,10 @@ class _Reader:
         if token.type in ("bullet_list_open", "ordered_list_open"):
             self.lists.append(token.type == "ordered_list_open")
         elif token.type in ("bullet_list_close", "ordered_list_close"):
-            self._close_list()
+            is_ordered = self.lists.pop()
+            if not self.lists:
+                self.blocks.append(Listing([item for item in self.items if item], is_ordered))
+                self.items = []
         elif token.type == "list_item_open":
             self.items.append([])
         elif token.type in ("blockquote_open", "blockquote_close"):
@@ -54,29 +57,18 @@ class _Reader:
         elif token.type in ("heading_open", "heading_close"):
             self.is_heading = token.nesting > 0
         elif token.type in ("fence", "code_block"):
-            self._add_code(token.content)
+            if self.lists:
+                self.items[-1].append(Span(token.content.rstrip("\n"), code=True))
+            else:
+                self.blocks.append(Code(token.content.rstrip("\n")))
         elif token.type == "inline":
-            self._add_text(list(_read_spans(token.children or [])))
-
-    def _close_list(self) -> None:
-        is_ordered = self.lists.pop()
-        if not self.lists:
-            self.blocks.append(Listing([item for item in self.items if item], is_ordered))
-            self.items = []
-
-    def _add_code(self, text: str) -> None:
-        if self.lists:
-            self.items[-1].append(Span(text.rstrip("\n"), code=True))
-        else:
-            self.blocks.append(Code(text.rstrip("\n")))
-
-    def _add_text(self, spans: list[Span]) -> None:
-        if self.is_heading:
-            self.blocks.append(Heading("".join(span.text for span in spans)))
-        elif self.lists:
-            self.items[-1] += [Span(" "), *spans] if self.items[-1] else spans
-        elif spans:
-            self.blocks.append(Paragraph(spans, "quote" if self.quotes else ""))
+            spans = list(_read_spans(token.children or []))
+            if self.is_heading:
+                self.blocks.append(Heading("".join(span.text for span in spans)))
+            elif self.lists:
+                self.items[-1] += [Span(" "), *spans] if self.items[-1] else spans
+            elif spans:
+                self.blocks.append(Paragraph(spans, "quote" if self.quotes else ""))
 
 
 def _read_spans(tokens: Sequence[Token]) -> Iterator[Span]:

@@ -75,15 +75,11 @@ def _prepare_block(block: Block) -> dict[str, Any]:
     if isinstance(block, FigureBlock):
         texts = {name: _mark_controls(getattr(block, name)) for name in ("title", "caption", "alt")}
         width, height = block.size
-        scale = _fit_to_page(width, height)
+        # A share of the text's width, so that a tall figure fits on a page.
+        scale = min(1.0, width / FULL_WIDTH, TALLEST * width / height)
         is_tall = scale * height / width > TALL
         return {"kind": block.kind, "file": _name_file(block), "scale": scale, "is_tall": is_tall, **texts}
     return {"kind": block.kind, "text": _mark_controls(block.text)}
-
-
-def _fit_to_page(width: int, height: int) -> float:
-    """Return the width of a figure as a share of the text's width, so that a tall one fits on a page."""
-    return min(1.0, width / FULL_WIDTH, TALLEST * width / height)
 
 
 def _prepare_span(span: Span) -> dict[str, Any]:

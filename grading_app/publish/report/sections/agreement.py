@@ -67,23 +67,23 @@ def _write_measures(report: Any, page: str) -> Block:
         ResultColumn("source", "Source"),
         ResultColumn("why", "Note"),
     ]
-    rows = [_make_measure_row(line) for line in report.measures]
+    rows: list[Row] = []
+    for line in report.measures:
+        result = line.estimate
+        rows.append(
+            {
+                "measure": line.name,
+                "estimate": result.estimate if result else None,
+                "interval": (result.low, result.high) if result and result.low is not None else None,
+                "units": result.units if result else None,
+                "source": line.description.citation,
+                "why": line.reason if not result or result.estimate is None else "",
+            }
+        )
     notes = [f"Level of measurement: {report.level}; {report.level_reason}."]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
     return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
-
-
-def _make_measure_row(line: Any) -> Row:
-    result = line.estimate
-    return {
-        "measure": line.name,
-        "estimate": result.estimate if result else None,
-        "interval": (result.low, result.high) if result and result.low is not None else None,
-        "units": result.units if result else None,
-        "source": line.description.citation,
-        "why": line.reason if not result or result.estimate is None else "",
-    }
 
 
 def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | None:

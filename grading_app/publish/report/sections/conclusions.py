@@ -8,7 +8,7 @@ from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results import statistic_format
 from grading_app.results.frames import load_facets
-from grading_app.results.results_page import Conclusion, draw_conclusions
+from grading_app.results.results_page import draw_conclusions
 from grading_app.results.scores import Measure
 
 MAX_CONDITIONS = 8
@@ -69,13 +69,11 @@ def write_results_paragraph(source: ReportSource) -> list[Block | None]:
 def _draw_conclusions(source: ReportSource) -> list[str]:
     """Return a sentence for each factor: the model first, with means, interval and test in brackets."""
     conclusions = draw_conclusions(source.board, load_facets(source.experiment, is_brief=True))
-    return [_write_conclusion(conclusion) for conclusion in conclusions]
-
-
-def _write_conclusion(conclusion: Conclusion) -> str:
-    """Return the conclusion with its numbers in one pair of brackets, after its subject if that names a dimension."""
-    subject = f"{conclusion.subject}: " if ":" in conclusion.subject else ""
-    return f"{subject}{conclusion.sentence.removesuffix('.')} ({conclusion.numbers}).".replace(") (", "; ")
+    texts = []
+    for conclusion in conclusions:
+        subject = f"{conclusion.subject}: " if ":" in conclusion.subject else ""
+        texts.append(f"{subject}{conclusion.sentence.removesuffix('.')} ({conclusion.numbers}).".replace(") (", "; "))
+    return texts
 
 
 def _describe_best_condition(source: ReportSource) -> list[str]:

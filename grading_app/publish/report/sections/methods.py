@@ -11,13 +11,15 @@ from grading_app.publish.report.words import count_noun, format_days, join_words
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
+    software = source.manifest["evalsite"]
+    commit = f" (commit {software['commit'][:12]})" if software["commit"] else ""
     return [
         make_paragraph(
             *_describe_design(source),
             *_describe_calls(source),
             *_describe_graders(source),
             *_describe_statistics(source),
-            *_describe_software(source),
+            make_sentence(f"Data were collected and analysed with Evalsite {software['version']}{commit}."),
         )
     ]
 
@@ -37,20 +39,6 @@ def _describe_design(source: ReportSource) -> list[Span]:
         for dimension in source.frames.dimensions.values()
     ]
     rule = describe_stopping_rule(experiment)
-    return [
-        make_sentence(
-            f"We presented {count_noun(dataset.active_count, 'item')} of the dataset {dataset} "
-            f"to {join_words(models)}, with the "
-            f"{'prompt' if len(prompts) == 1 else 'prompts'} {join_words(prompts)}. ",
-            page,
-        ),
-        make_sentence(f"The models rated {join_words(scales)}. ", page) if scales else Span(""),
-        make_sentence(_describe_samplers(source), page),
-        make_sentence(f"{rule} " if rule else f"Each cell of the design was asked {source.repetitions_text}. ", page),
-    ]
-
-
-def _describe_samplers(source: ReportSource) -> str:
     contents = {
         condition.sampler_id: condition.content.get("sampler", condition.sampler.content)
         for condition in source.generation_conditions
@@ -63,7 +51,17 @@ def _describe_samplers(source: ReportSource) -> str:
             if content.get(name) is not None
         ]
         texts.append(join_words(settings) or "the provider's defaults")
-    return f"We sampled with {'; or with '.join(texts)}. "
+    return [
+        make_sentence(
+            f"We presented {count_noun(dataset.active_count, 'item')} of the dataset {dataset} "
+            f"to {join_words(models)}, with the "
+            f"{'prompt' if len(prompts) == 1 else 'prompts'} {join_words(prompts)}. ",
+            page,
+        ),
+        make_sentence(f"The models rated {join_words(scales)}. ", page) if scales else Span(""),
+        make_sentence(f"We sampled with {'; or with '.join(texts)}. ", page),
+        make_sentence(f"{rule} " if rule else f"Each cell of the design was asked {source.repetitions_text}. ", page),
+    ]
 
 
 def _describe_calls(source: ReportSource) -> list[Span]:
@@ -127,9 +125,3 @@ def _describe_statistics(source: ReportSource) -> list[Span]:
         text = "Mean ratings of items were compared with human norms by Pearson's r and by paired t-tests over items. "
         sentences.append(make_sentence(text, analysis))
     return sentences
-
-
-def _describe_software(source: ReportSource) -> list[Span]:
-    software = source.manifest["evalsite"]
-    commit = f" (commit {software['commit'][:12]})" if software["commit"] else ""
-    return [make_sentence(f"Data were collected and analysed with Evalsite {software['version']}{commit}.")]

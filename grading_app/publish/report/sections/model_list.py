@@ -42,21 +42,20 @@ def _write_table(source: ReportSource, conditions: list[Condition], name: str, t
     by_model: dict[int, list[Condition]] = {}
     for condition in conditions:
         by_model.setdefault(condition.model_id, []).append(condition)
-    rows = [_make_row(source, model_conditions) for model_conditions in by_model.values()]
+    rows: list[Row] = []
+    for model_conditions in by_model.values():
+        model = model_conditions[0].model
+        entries = [entry for condition in model_conditions for entry in source.served_models.get(condition.pk, [])]
+        rows.append(
+            {
+                "model": model.name,
+                "model_id": model.model,
+                "provider": model.endpoint.provider or UNREPORTED,
+                "served_as": join_words(sorted({entry.model for entry in entries if entry.model})) or UNREPORTED,
+                "served_by": join_words(sorted({entry.provider for entry in entries if entry.provider})) or UNREPORTED,
+                "calls": sum(entry.calls for entry in entries),
+                "first": format_day(min((entry.first for entry in entries if entry.first), default=None)),
+                "last": format_day(max((entry.last for entry in entries if entry.last), default=None)),
+            }
+        )
     return make_table_block(ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"))
-
-
-def _make_row(source: ReportSource, conditions: list[Condition]) -> Row:
-    model = conditions[0].model
-    entries = [entry for condition in conditions for entry in source.served_models.get(condition.pk, [])]
-    firsts, lasts = [entry.first for entry in entries if entry.first], [entry.last for entry in entries if entry.last]
-    return {
-        "model": model.name,
-        "model_id": model.model,
-        "provider": model.endpoint.provider or UNREPORTED,
-        "served_as": join_words(sorted({entry.model for entry in entries if entry.model})) or UNREPORTED,
-        "served_by": join_words(sorted({entry.provider for entry in entries if entry.provider})) or UNREPORTED,
-        "calls": sum(entry.calls for entry in entries),
-        "first": format_day(min(firsts, default=None)),
-        "last": format_day(max(lasts, default=None)),
-    }

@@ -18,22 +18,6 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
     if plan is None:
         return []
     page = source.get_url("experiment_preregistration")
-    head = make_paragraph(
-        make_sentence(
-            f"The plan was frozen {plan.frozen_at:%Y-%m-%d %H:%M} UTC, before the first call (SHA-256 {plan.digest}). ",
-            page,
-        ),
-        make_sentence(" ".join(_describe_differences(source, plan)), page),
-    )
-    parts = [{"part": heading, "text": text or "None."} for heading, text in plan.parts]
-    table = ResultTable(
-        "preregistration", "The plan", [ResultColumn("part", "Part"), ResultColumn("text", "Text")], parts
-    )
-    return [head, make_table_block(table, rows=page), _write_measures(source, plan)]
-
-
-def _describe_differences(source: ReportSource, plan: Preregistration) -> list[str]:
-    """Return a sentence for each difference between the plan and what ran."""
     differences = []
     if hash_content(build_spec(source.experiment)) != plan.content["design"]:
         differences.append("The design differs from the design at that time.")
@@ -44,7 +28,18 @@ def _describe_differences(source: ReportSource, plan: Preregistration) -> list[s
     missing = [name for name in plan.measures if _find_measure(source.measures, name) is None]
     if missing:
         differences.append(f"Planned measures without scores: {join_words(missing)}.")
-    return differences or ["Design, models and measures are those of the plan."]
+    head = make_paragraph(
+        make_sentence(
+            f"The plan was frozen {plan.frozen_at:%Y-%m-%d %H:%M} UTC, before the first call (SHA-256 {plan.digest}). ",
+            page,
+        ),
+        make_sentence(" ".join(differences or ["Design, models and measures are those of the plan."]), page),
+    )
+    parts = [{"part": heading, "text": text or "None."} for heading, text in plan.parts]
+    table = ResultTable(
+        "preregistration", "The plan", [ResultColumn("part", "Part"), ResultColumn("text", "Text")], parts
+    )
+    return [head, make_table_block(table, rows=page), _write_measures(source, plan)]
 
 
 def _find_measure(measures: list[Measure], name: str) -> Measure | None:

@@ -15,7 +15,18 @@ from runs_app.models import Trial
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
-    return [_write_calls(source), _write_import(source), _write_outcomes(source), _write_errors(source)]
+    table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
+    tool = source.experiment.imported_from
+    return [
+        _write_calls(source),
+        (
+            make_paragraph(f"The answers were imported from {tool}. This site made no calls.", tone="note")
+            if tool
+            else None
+        ),
+        make_table_block(table, rows=source.get_url("experiment_results")),
+        _write_errors(source),
+    ]
 
 
 def _write_calls(source: ReportSource) -> Block | None:
@@ -52,20 +63,6 @@ def _write_calls(source: ReportSource) -> Block | None:
         if open_trials
         else None,
     )
-
-
-def _write_import(source: ReportSource) -> Block | None:
-    tool = source.experiment.imported_from
-    return (
-        make_paragraph(f"The answers were imported from {tool}. This site made no calls.", tone="note")
-        if tool
-        else None
-    )
-
-
-def _write_outcomes(source: ReportSource) -> Block:
-    table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
-    return make_table_block(table, rows=source.get_url("experiment_results"))
 
 
 def _write_errors(source: ReportSource) -> Block | None:

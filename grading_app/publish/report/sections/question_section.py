@@ -25,23 +25,19 @@ def _write_design(source: ReportSource) -> Block | None:
         axes.append(count_noun(dimensions, "dimension"))
     design = source.get_url("experiment_detail")
     waves = len({run.wave_id for run in source.runs})
+    rule = describe_stopping_rule(source.experiment)
     return make_paragraph(
         make_sentence(
             f"The experiment {experiment.slug} crosses {count_noun(experiment.dataset.active_count, 'item')} with "
             f"{join_words(axes)}, in {count_noun(len(conditions), 'condition')}. ",
             design,
         ),
-        make_sentence(_describe_repetitions(source), design),
+        make_sentence(f"{rule} " if rule else f"Each cell was asked {source.repetitions_text}. ", design),
         make_sentence(f"The design was run in {waves} waves. ", design) if waves > 1 else None,
         make_sentence(
             f"The runs have {count_noun(source.count('n_trials'), 'trial')} in all.", source.get_trials_url()
         ),
     )
-
-
-def _describe_repetitions(source: ReportSource) -> str:
-    rule = describe_stopping_rule(source.experiment)
-    return f"{rule} " if rule else f"Each cell was asked {source.repetitions_text}. "
 
 
 def _write_measures(source: ReportSource) -> Block | None:

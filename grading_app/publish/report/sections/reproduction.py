@@ -10,13 +10,23 @@ from grading_app.results.table import ResultColumn, ResultTable
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
+    slug = source.experiment.slug
+    lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]
+    lines += [f"manage.py export {slug} --table trials --format parquet --out trials.parquet"]
+    lines += [f"manage.py snapshot {slug} --out {slug}.zip", f"manage.py verify_snapshot {slug}.zip"]
+    manifest = source.manifest
+    software = manifest["evalsite"]
+    versions = {"evalsite": software["version"], "commit of evalsite": software["commit"] or "unknown"}
+    versions |= {"python": manifest["python"], **manifest["packages"]}
+    rows = [{"package": name, "version": version} for name, version in versions.items()]
+    columns = [ResultColumn("package", "Software"), ResultColumn("version", "Version")]
     return [
         _write_summary(source),
         _write_hashes(source),
         _write_launches(source),
         _write_snapshots(source),
-        _write_software(source),
-        _write_commands(source),
+        make_table_block(ResultTable("software", "Software of this report", columns, rows)),
+        Code("\n".join(lines), "Commands that produce this report, its tables and its data again"),
     ]
 
 
@@ -96,21 +106,3 @@ def _write_snapshots(source: ReportSource) -> Block | None:
     return make_table_block(
         ResultTable("snapshots", "Snapshots", columns, rows), rows=source.get_url("experiment_results")
     )
-
-
-def _write_software(source: ReportSource) -> Block:
-    manifest = source.manifest
-    software = manifest["evalsite"]
-    versions = {"evalsite": software["version"], "commit of evalsite": software["commit"] or "unknown"}
-    versions |= {"python": manifest["python"], **manifest["packages"]}
-    rows = [{"package": name, "version": version} for name, version in versions.items()]
-    columns = [ResultColumn("package", "Software"), ResultColumn("version", "Version")]
-    return make_table_block(ResultTable("software", "Software of this report", columns, rows))
-
-
-def _write_commands(source: ReportSource) -> Block:
-    slug = source.experiment.slug
-    lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]
-    lines += [f"manage.py export {slug} --table trials --format parquet --out trials.parquet"]
-    lines += [f"manage.py snapshot {slug} --out {slug}.zip", f"manage.py verify_snapshot {slug}.zip"]
-    return Code("\n".join(lines), "Commands that produce this report, its tables and its data again")

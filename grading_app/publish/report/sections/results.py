@@ -124,9 +124,13 @@ def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]
     suffix = f"-{measure.key.replace(':', '-')}"
     for table in tables:
         page = source.get_analysis_url(measure, table.name)
+        # The measure is in name and title. The sentence stands before the table.
+        title = prepend_measure(table.title, measure.label)
         blocks += [
             make_paragraph(make_sentence(table.sentence, page)) if table.sentence else None,
-            make_table_block(_name_measure(table, measure, suffix), SHOWN[table.name], page),
+            make_table_block(
+                replace(table, name=f"{table.name}{suffix}", title=title, sentence=""), SHOWN[table.name], page
+            ),
         ]
     tables_by_name = {table.name: table for table in tables}
     pictures = [
@@ -137,12 +141,6 @@ def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]
         *(make_figure_block(source, picture, measure=measure.key) for picture in pictures),
         *_write_further_figures(source, measure),
     ]
-
-
-def _name_measure(table: ResultTable, measure: Measure, suffix: str) -> ResultTable:
-    """Return the table with its measure in name and title, without the sentence, which stands before it."""
-    title = prepend_measure(table.title, measure.label)
-    return replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
 
 
 def _write_further_figures(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:

@@ -17,7 +17,17 @@ NAMED = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
-    return [_write_samplers(source), _write_settings(source)]
+    experiment = source.experiment
+    stopping_rule = describe_stopping_rule(experiment) or "none: every cell was asked"
+    facts = [*experiment.describe_options(reported=True), ("Stopping rule", stopping_rule)]
+    rows = [{"setting": name, "value": value} for name, value in facts]
+    columns = [ResultColumn("setting", "Setting"), ResultColumn("value", "Value")]
+    return [
+        _write_samplers(source),
+        make_table_block(
+            ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.get_url("experiment_detail")
+        ),
+    ]
 
 
 def _write_samplers(source: ReportSource) -> Block:
@@ -46,17 +56,6 @@ def _write_samplers(source: ReportSource) -> Block:
     notes = ["Seed: of the first repetition; each further one adds 1."]
     table = ResultTable("samplers", "Samplers", columns, list(rows.values()), notes=notes)
     return make_table_block(table, column_names, source.get_url("experiment_detail"))
-
-
-def _write_settings(source: ReportSource) -> Block:
-    experiment = source.experiment
-    stopping_rule = describe_stopping_rule(experiment) or "none: every cell was asked"
-    facts = [*experiment.describe_options(reported=True), ("Stopping rule", stopping_rule)]
-    rows = [{"setting": name, "value": value} for name, value in facts]
-    columns = [ResultColumn("setting", "Setting"), ResultColumn("value", "Value")]
-    return make_table_block(
-        ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.get_url("experiment_detail")
-    )
 
 
 def describe_stopping_rule(experiment: Experiment) -> str:
