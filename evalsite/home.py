@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -49,9 +49,20 @@ class Notice:
 @hides_model_names()
 def home(request: HttpRequest) -> HttpResponse:
     if not is_reader(request.user):
-        return _redirect_non_member(request)
+        # Redirect a rater to the rating queue. Show a person without a role a page that says so, to avoid a loop.
+        try:
+            return redirect(reverse("rating_queue"))
+        except NoReverseMatch:
+            return render(request, "home_without_role.html")
     user = request.user
-    last_visit = _note_visit(request)
+    # The end of the visit before this one, or None if this session has none. Store the time of this look.
+    now, session = timezone.now(), request.session
+    seen_at = parse_datetime(session.get(SEEN_AT, ""))
+    if seen_at is None or now - seen_at > NEW_VISIT:
+        session[VISITED_BEFORE] = session.get(SEEN_AT, "")
+    if seen_at is None or now - seen_at > timedelta(minutes=1):
+        session[SEEN_AT] = now.isoformat()
+    last_visit = parse_datetime(session[VISITED_BEFORE])
     visible = (
         Experiment.objects.visible_to(user)
         .exclude(status=Experiment.Status.ARCHIVED)
@@ -79,31 +90,20 @@ def home(request: HttpRequest) -> HttpResponse:
         "finished": finished,
         "drafts": [_describe(row) for row in drafts[:MAX_SHOWN]],
         "spending": _add_up_spending(user),
-        "favourites": _list_favourites(user),
+        # The experiments and datasets that the user starred, by name. The lists show any further ones.
+        "favourites": [
+            {"kind": kind, "row": row}
+            for kind, model in (("Experiment", Experiment), ("Dataset", Dataset))
+            for row in model.objects.visible_to(user)
+            .with_star(user)
+            .filter(is_starred=True)
+            .order_by("slug")[:MAX_STARRED]
+        ],
         "steps": _list_setup_steps(user),
         "may_design": is_member(user),
         "sees_all_costs": is_operator(user),
     }
     return render(request, "home.html", context)
-
-
-def _redirect_non_member(request: HttpRequest) -> HttpResponse:
-    """Redirect a rater to the rating queue. Show a person without a role a page that says so, to avoid a loop."""
-    try:
-        return redirect(reverse("rating_queue"))
-    except NoReverseMatch:
-        return render(request, "home_without_role.html")
-
-
-def _note_visit(request: HttpRequest) -> datetime | None:
-    """Return the end of the visit before this one, or None if this session has none. Store the time of this look."""
-    now, session = timezone.now(), request.session
-    seen_at = parse_datetime(session.get(SEEN_AT, ""))
-    if seen_at is None or now - seen_at > NEW_VISIT:
-        session[VISITED_BEFORE] = session.get(SEEN_AT, "")
-    if seen_at is None or now - seen_at > timedelta(minutes=1):
-        session[SEEN_AT] = now.isoformat()
-    return parse_datetime(session[VISITED_BEFORE])
 
 
 def _select_last_end() -> Subquery:
@@ -201,15 +201,6 @@ def _add_up_spending(user: Any) -> dict[str, Any]:
         "unpriced": sums["unpriced"] or 0,
         "budgets": list(budgeted.distinct().order_by(F("max_usd") - F("spent_usd"))[:MAX_SHOWN]),
     }
-
-
-def _list_favourites(user: Any) -> list[dict[str, Any]]:
-    """Return the experiments and datasets that the user starred, by name. The lists show any further ones."""
-    return [
-        {"kind": kind, "row": row}
-        for kind, model in (("Experiment", Experiment), ("Dataset", Dataset))
-        for row in model.objects.visible_to(user).with_star(user).filter(is_starred=True).order_by("slug")[:MAX_STARRED]
-    ]
 
 
 def _list_setup_steps(user: Any) -> list[dict[str, Any]]:

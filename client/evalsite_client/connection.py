@@ -10,7 +10,7 @@ import urllib.request
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import Any
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 ATTEMPTS = 5
@@ -100,12 +100,8 @@ def _read_wait(headers: Any, otherwise: float) -> float:
 
 def _read_error(error: urllib.error.HTTPError) -> ApiError:
     try:
-        problem = json.loads(_read_some(error))
+        problem = json.loads(error.read(2**20))
         errors = {one["field"]: one["message"] for one in problem.get("errors", [])}
         return ApiError(error.code, problem["detail"], errors)
     except (ValueError, KeyError, TypeError):
         return ApiError(error.code, str(error.reason))
-
-
-def _read_some(answer: IO[bytes]) -> bytes:
-    return answer.read(2**20)

@@ -78,7 +78,12 @@ class TokenMiddleware:
             return self.get_response(request)
         response = self._refuse(request) or self.get_response(request)
         patch_vary_headers(response, ["Authorization", "Cookie"])
-        return _answer_conditionally(request, response)
+        # Add an ETag of the content, and answer 304 if the client has this content. Streams have no ETag.
+        if response.streaming or response.status_code != 200 or request.method not in ("GET", "HEAD"):
+            return response
+        response["Cache-Control"] = "private, no-cache"  # A client may keep it, and asks whether it has changed.
+        response["ETag"] = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+        return get_conditional_response(request, etag=response["ETag"], response=response) or response
 
     def _refuse(self, request: HttpRequest) -> HttpResponse | None:
         """Sign the request in. Return None, or the response to a request that may not go on."""
@@ -123,12 +128,3 @@ def _refuse_token(request: HttpRequest) -> HttpResponse:
         response["Retry-After"] = str(refusal.seconds)
         return response
     return _ask_for_token("The token is wrong, has expired or was revoked, or its account is not active.")
-
-
-def _answer_conditionally(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Add an ETag of the content, and answer 304 if the client has this content. Streams have no ETag."""
-    if response.streaming or response.status_code != 200 or request.method not in ("GET", "HEAD"):
-        return response
-    response["Cache-Control"] = "private, no-cache"  # A client may keep it, and asks whether it has changed.
-    response["ETag"] = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
-    return get_conditional_response(request, etag=response["ETag"], response=response) or response

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import DatabaseError
 from django.db.models.functions import Now
 
-from evalsite.lib.ops.pooling import refuse_transaction_pooling
+from evalsite.lib.ops.connection_pooler import refuse_transaction_pooling
 from evalsite.lib.ops.versions import check_schema, get_version
 from runs_app.models import Worker
 

@@ -15,8 +15,8 @@ from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.ops import handover
+from evalsite.lib.ops.connection_pooler import refuse_transaction_pooling
 from evalsite.lib.ops.installation import ROOT, build_module_command
-from evalsite.lib.ops.pooling import refuse_transaction_pooling
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import explain_unusable, restrict_folder
 from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES

@@ -72,25 +72,22 @@ def explain_disk_error(error: OSError) -> str | None:
     """Return a sentence with the remedy if the disk is full or read-only."""
     of = f" of {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
     if error.errno in NO_SPACE:
-        return f"The disk{of} is full. Free space, then run the command again. {_describe_free_space()}"
+        # The free space of the disks that a command writes to.
+        folders = {"The current folder": Path.cwd(), "the folder for temporary files": Path(tempfile.gettempdir())}
+        if data_dir := os.environ.get("EVALSITE_DATA_DIR"):
+            folders["the data folder"] = Path(data_dir)
+        parts = []
+        for name, folder in folders.items():
+            with suppress(OSError):
+                parts.append(f"{name} ({folder}) has {shutil.disk_usage(folder).free // 10**6} MB free")
+        free_space = f"{', '.join(parts)}."
+        return f"The disk{of} is full. Free space, then run the command again. {free_space}"
     if error.errno == errno.EROFS:
         return (
             f"The disk{of} is read-only. Mount it writable, or set EVALSITE_DATA_DIR and the paths of this command to"
             " another disk."
         )
     return None
-
-
-def _describe_free_space() -> str:
-    """Return the free space of the disks that a command writes to."""
-    folders = {"The current folder": Path.cwd(), "the folder for temporary files": Path(tempfile.gettempdir())}
-    if data_dir := os.environ.get("EVALSITE_DATA_DIR"):
-        folders["the data folder"] = Path(data_dir)
-    parts = []
-    for name, folder in folders.items():
-        with suppress(OSError):
-            parts.append(f"{name} ({folder}) has {shutil.disk_usage(folder).free // 10**6} MB free")
-    return f"{', '.join(parts)}."
 
 
 def _explain_database_error(error: BaseException) -> str | None:

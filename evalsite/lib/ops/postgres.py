@@ -138,7 +138,16 @@ class Embedded:
             self._programs.require_access(self.data_dir, "set EVALSITE_DATA_DIR to a folder such as /var/lib/evalsite")
             if not self._cluster.exists():
                 self._create()
-            self._launch(server_lock)
+            self._delete_stale_files()
+            self._make_socket_dir()
+            self._write_access_rules()
+            if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
+                self.log.replace(self.log.with_suffix(".log.old"))
+            settings = {**SETTINGS, **self._path_settings()}
+            options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
+            self._programs.check(
+                "pg_ctl", "start", "--silent", f"--timeout={MAX_WAIT_S}", f"--options={options}", keep=server_lock
+            )
         finally:
             os.close(server_lock)  # no LOCK_UN: the server has inherited this lock and must keep it
 
@@ -177,18 +186,6 @@ class Embedded:
             )
         problem = f"A server of {self.data_dir} runs but does not answer in {self.socket_dir}."
         return f"{problem} {self._programs.read_log_end()}"
-
-    def _launch(self, server_lock: int) -> None:
-        self._delete_stale_files()
-        self._make_socket_dir()
-        self._write_access_rules()
-        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
-            self.log.replace(self.log.with_suffix(".log.old"))
-        settings = {**SETTINGS, **self._path_settings()}
-        options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
-        self._programs.check(
-            "pg_ctl", "start", "--silent", f"--timeout={MAX_WAIT_S}", f"--options={options}", keep=server_lock
-        )
 
     def _path_settings(self) -> dict[str, str]:
         return {
@@ -243,7 +240,10 @@ class Embedded:
         new_cluster = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
         self._programs.change_owner(new_cluster)
         # `_write_access_rules` sets the real rules for authentication.
-        options = ("--auth-local=reject", "--auth-host=reject", *self._list_locale_options())
+        major = self._programs.read_major_version()
+        # The built-in locale provider sorts the same on every machine, independent of the C library.
+        locale_options = ("--locale-provider=builtin", "--locale=C.UTF-8") if major >= 17 else ("--locale=C.UTF-8",)
+        options = ("--auth-local=reject", "--auth-host=reject", *locale_options)
         self._programs.check(
             "initdb",
             f"--username={NAME}",
@@ -256,12 +256,12 @@ class Embedded:
             "postgres", "--single", "-c", "exit_on_error=on", "postgres", cluster=new_cluster, stdin=create
         )
         new_cluster.rename(self._cluster)
-        _sync(self.data_dir)
-
-    def _list_locale_options(self) -> tuple[str, ...]:
-        major = self._programs.read_major_version()
-        # The built-in locale provider sorts the same on every machine, independent of the C library.
-        return ("--locale-provider=builtin", "--locale=C.UTF-8") if major >= 17 else ("--locale=C.UTF-8",)
+        # Flush the folder to disk, so that a rename in it survives a power failure.
+        descriptor = os.open(self.data_dir, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _make_socket_dir(self) -> None:
         self._programs.require_access(self.socket_dir.parent, "set TMPDIR to one that is, such as /tmp")
@@ -281,15 +281,6 @@ def _choose_socket_dir(data_dir: Path) -> Path:
     too_long = len(os.fsencode(path / f".s.PGSQL.{PORT}")) > MAX_SOCKET_PATH
     # libpq and the server treat a comma as a separator of folders, and PostgreSQL removes double quotes.
     return Path("/tmp") / name if too_long or set(str(path)) & set(',"') else path  # noqa: S108
-
-
-def _sync(folder: Path) -> None:
-    """Flush the folder to disk, so that a rename in it survives a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -43,23 +43,18 @@ def estimate_effective_size(sums: AnswerSums, confidence: float = 0.95) -> Any:
     if sums.items < 2:
         return lowest + 0 * sums.right
     degrees_factor = (student_quantile(confidence, sums.n - 1) / student_quantile(confidence, sums.items - 1)) ** 2
-    return _clip(lowest, sums.n / _design_effect(sums) * degrees_factor, sums.n)
-
-
-def _design_effect(sums: AnswerSums) -> Any:
-    """Return the clustered variance of a share over that of as many independent answers, at least 1.
-
-    Both variances omit the corrections for few items and answers, so that one answer per item gives 1. Both include
-    ITEMS_AT_EACH_END items with only right answers, and as many with only wrong answers. Without these items, a share
-    near 0 or 1 says nothing about the correlation of answers to an item. One wrong answer of 200 would then change the
-    effective size from 10 to 200. The number was chosen by simulation (`benchmarks/coverage.py`).
-    """
+    # The clustered variance of a share over that of as many independent answers, at least 1. Both variances omit the
+    # corrections for few items and answers, so that one answer per item gives 1. Both include ITEMS_AT_EACH_END items
+    # with only right answers, and as many with only wrong answers. Without these items, a share near 0 or 1 says
+    # nothing about the correlation of answers to an item. One wrong answer of 200 would then change the effective size
+    # from 10 to 200. The number was chosen by simulation (`benchmarks/coverage.py`).
     size = sums.sizes_squared / sums.n  # The mean size of an answer's item.
     n = sums.n + 2 * ITEMS_AT_EACH_END * size
     share = (sums.right + ITEMS_AT_EACH_END * size) / n
     squares = sums.right_squared - 2 * share * sums.sizes_by_right + share**2 * sums.sizes_squared
     squares = squares + ITEMS_AT_EACH_END * size**2 * (share**2 + (1 - share) ** 2)
-    return _clip(1.0, squares / (n * share * (1 - share)), float("inf"))
+    design_effect = _clip(1.0, squares / (n * share * (1 - share)), float("inf"))
+    return _clip(lowest, sums.n / design_effect * degrees_factor, sums.n)
 
 
 def _clip(low: float, value: Any, high: float) -> Any:

@@ -76,7 +76,17 @@ def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Pie
     old, new = SPACED_WORDS.findall(before), SPACED_WORDS.findall(after)
     old_counts, new_counts = Counter(old), Counter(new)
     if sum(n * new_counts[word] for word, n in old_counts.items()) > MAX_PAIRS:
-        return _build_pieces(old, new, _split_common_ends(old, new))
+        # The common beginning, the middle that differs, and the common end, as SequenceMatcher does.
+        shorter = min(len(old), len(new))
+        first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+        last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
+        a, b = len(old) - last, len(new) - last
+        common_ends = [
+            ("equal", 0, first, 0, first),
+            ("replace", first, a, first, b),
+            ("equal", a, len(old), b, len(new)),
+        ]
+        return _build_pieces(old, new, common_ends)
     return _build_pieces(old, new, SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
 
 
@@ -90,16 +100,3 @@ def _build_pieces(
             if words:
                 pieces.append(Piece("".join(words), differs=tag != "equal"))
     return tuple(before), tuple(after)
-
-
-def _split_common_ends(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
-    """Return the common beginning, the middle that differs, and the common end, as SequenceMatcher does."""
-    shorter = min(len(old), len(new))
-    first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-    last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
-    a, b = len(old) - last, len(new) - last
-    return [
-        ("equal", 0, first, 0, first),
-        ("replace", first, a, first, b),
-        ("equal", a, len(old), b, len(new)),
-    ]

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from evalsite.lib.ops import pooling
+from evalsite.lib.ops import connection_pooler
 from evalsite.lib.ops.environment import SettingError
 from evalsite.lib.ops.failed_commands import explain_failure
 
@@ -12,27 +12,29 @@ pytestmark = pytest.mark.django_db
 
 def test_postgresql_itself_is_accepted_after_one_query(django_assert_num_queries):
     with django_assert_num_queries(1):
-        pooling.refuse_transaction_pooling()
+        connection_pooler.refuse_transaction_pooling()
 
 
 def test_a_pooler_in_transaction_mode_is_refused(monkeypatch):
     """The first connection is idle, so the second transaction gets its session."""
-    monkeypatch.setattr(pooling, "_get_session", lambda cursor: 7)
+    monkeypatch.setattr(connection_pooler, "_get_session", lambda cursor: 7)
     with pytest.raises(SettingError, match="a pool in session mode"):
-        pooling.refuse_transaction_pooling()
+        connection_pooler.refuse_transaction_pooling()
 
 
 def test_a_busy_pooler_in_transaction_mode_is_refused(monkeypatch):
     sessions = iter([1, 2, 3])
-    monkeypatch.setattr(pooling, "_get_session", lambda cursor: next(sessions))
+    monkeypatch.setattr(connection_pooler, "_get_session", lambda cursor: next(sessions))
     with pytest.raises(SettingError, match="transaction mode"):
-        pooling.refuse_transaction_pooling()
+        connection_pooler.refuse_transaction_pooling()
 
 
 def test_a_pooler_in_session_mode_is_accepted(monkeypatch):
     sessions = {}
-    monkeypatch.setattr(pooling, "_get_session", lambda cursor: sessions.setdefault(cursor.db, -len(sessions) - 1))
-    pooling.refuse_transaction_pooling()
+    monkeypatch.setattr(
+        connection_pooler, "_get_session", lambda cursor: sessions.setdefault(cursor.db, -len(sessions) - 1)
+    )
+    connection_pooler.refuse_transaction_pooling()
     assert len(sessions) == 2
 
 
