@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
@@ -26,6 +26,8 @@ PNG_PPI = 300
 MOMENT = 0
 """The time that every file states, in seconds since 1970: the same document gives the same bytes."""
 FIGURE = b'#set page(width: auto, height: auto, margin: 0pt)\n#image("figure.svg")\n'
+STANDARD: Final = "ua-1"
+"""PDF/UA-1: typst refuses a document without tags, a title, a language or an alternative text of a figure."""
 Files = Mapping[str, str]
 
 
@@ -90,7 +92,12 @@ def _compile_report(folder: Path, job: dict[str, Any]) -> bytes:
     for name, svg in job["figures"].items():
         (folder / name).write_text(svg)
     content: bytes = typst.compile(
-        folder / "report.typ", root=folder, format="pdf", timestamp=MOMENT, ignore_system_fonts=job["plain"]
+        folder / "report.typ",
+        root=folder,
+        format="pdf",
+        timestamp=MOMENT,
+        ignore_system_fonts=job["plain"],
+        pdf_standards=STANDARD,
     )
     return content
 

@@ -1,9 +1,12 @@
 """The written report: generated from rows, with the author's choices, frozen by a snapshot, in three formats."""
 
+import contextlib
 import io
 import json
 import re
 import zipfile
+import zlib
+from collections import Counter
 from html import unescape
 
 import numpy as np
@@ -326,6 +329,37 @@ def test_files_of_a_hostile_study_contain_no_active_markup(tmp_path):
     assert {"figures/norms.csv", "tables/dataset.csv", "tables/dataset.tex"} <= set(names)
     assert r"\input" not in tex
     assert r"\textbackslash{}input" in tex
+
+
+def inflate_streams(pdf):
+    """Return the bytes of a PDF with its compressed streams in plain form after them."""
+    streams = []
+    for start in re.finditer(rb"stream\r?\n", pdf):
+        with contextlib.suppress(zlib.error):
+            streams.append(zlib.decompressobj().decompress(pdf[start.end() :]))
+    return pdf + b"".join(streams)
+
+
+@pytest.mark.slow
+def test_the_pdf_is_tagged_as_pdf_ua_requires(study):
+    """PDF/UA-1 (ISO 14289-1): marked content, a title and a language, heads of tables, and texts for figures."""
+    written = build_document(study)
+    texts = {written.sections[0].name: "# A heading before all sections"}
+    ReportChoices.load(study).change(left_out=[], texts=texts, by=study.owner)
+    document = compose(written, ReportChoices.load(study))
+    content = inflate_streams(write_report(document, "pdf"))
+    assert b"<pdfuaid:part>1</pdfuaid:part>" in content
+    assert re.search(rb"/MarkInfo\s*<<\s*/Marked true", content)
+    assert b"/DisplayDocTitle true" in content
+    assert b"/Lang(en)" in content
+    tags = Counter(re.findall(rb"/S\s*/([A-Z]\w*)", content))
+    figures, tables = list(document.list_blocks(FigureBlock)), list(document.list_blocks(TableBlock))
+    assert figures
+    assert tables
+    assert (tags[b"Figure"], tags[b"Table"], tags[b"Title"]) == (len(figures), len(tables), 1)
+    assert tags[b"H1"] == sum(bool(section.title) for section in document.sections) + 1
+    assert tags[b"TH"] == sum(len(block.shown_table.columns) for block in tables)
+    assert len(re.findall(rb"/Alt\s*[(<]", content)) >= len(figures)
 
 
 def test_an_error_in_one_section_does_not_affect_the_others(study, monkeypatch, caplog, plain_pictures):
