@@ -11,13 +11,19 @@ from django.db import models
 from django.utils import timezone
 
 from evalsite.lib.range_constraints import constrain_numbers
-from runs_app.models import Condition, Experiment
+from runs_app.models import Condition, Experiment, Preregistration
 
 
 class BlindReadingQuerySet(models.QuerySet["BlindReading"]):
     def hidden_for(self, user: Any) -> Self:
         """Return the readings whose names this user has not revealed."""
         return self.filter(reader=user, revealed_at=None)
+
+    def start_for_plans(self, user: Any, experiments: Iterable[Experiment]) -> None:
+        """Hide the names of those experiments whose preregistered plan has not run, unless this user has read them."""
+        plans = Preregistration.objects.unfinished().filter(experiment__in=experiments)
+        for plan in plans.exclude(experiment__blind_readings__reader=user).select_related("experiment"):
+            self.model.start(plan.experiment, user)
 
 
 @constrain_numbers()
@@ -58,6 +64,11 @@ class BlindReading(models.Model):
             experiment=experiment, reader=reader, revealed_at=None, defaults={"order": order}
         )
         return reading
+
+    @property
+    def must_stay_hidden(self) -> bool:
+        """Whether the experiment has a preregistered plan that has not run."""
+        return Preregistration.objects.unfinished().filter(experiment=self.experiment_id).exists()
 
     def reveal(self) -> bool:
         """Reveal the names. Return False if they were revealed before."""

@@ -37,7 +37,7 @@ from grading_app.statistics.reason_score import (
 )
 from grading_app.statistics.stratified_shares import RankRange, rank_rows
 from runs_app.llm.model_families import find_family
-from runs_app.models import Condition, Experiment
+from runs_app.models import Condition, Experiment, Preregistration
 
 VERSION = 3  # Increase it when the same counts give a different board.
 CACHE_SECONDS = 3600
@@ -136,12 +136,13 @@ def list_scopes(experiments: Sequence[Experiment]) -> list[BoardScope]:
 def list_parametric_experiments(user: Any) -> list[Experiment]:
     """Return the experiments on parametric datasets that the user may see and that have answers, newest first.
 
-    Archived experiments are excluded.
+    Archived experiments are excluded, and those whose preregistered plan has not run.
     """
     visible = Experiment.objects.visible_to(user).filter(
         Q(dataset__recipe__strategy="parametric") | Q(dataset__recipe__parametric=True)
     )
     visible = visible.filter(dataset__status__in=FROZEN_STATUSES).exclude(status=Experiment.Status.ARCHIVED)
+    visible = visible.exclude(preregistration__in=Preregistration.objects.unfinished())
     with_answers = visible.annotate(answers=Sum("runs__n_done", filter=Q(runs__condition__stage="generate")))
     return list(with_answers.filter(answers__gt=0).select_related("dataset").order_by("-created_at", "-pk"))
 

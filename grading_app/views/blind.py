@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -14,12 +13,12 @@ from django.views.decorators.http import require_POST
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
-from runs_app.models import Experiment, Preregistration, Run
+from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
 
 
 def get_blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
-    """Return the context of `grading_app/partials/blind_state.html`: `blind` is the reader's current blind reading."""
+    """Return the context of `grading_app/partials/blind_state.html`. `blind` is the reader's current blind reading."""
     readings = list(BlindReading.objects.filter(experiment=experiment).select_related("reader", "experiment"))
     own_reading = next((row for row in readings if row.reader_id == request.user.pk and row.revealed_at is None), None)
     return {"blind": own_reading, "blind_readings": readings}
@@ -41,21 +40,12 @@ def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
 def blind_reveal(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the names again, and record when. Those of a preregistered experiment stay hidden until its plan ran."""
     experiment = get_visible_experiment(request, slug)
-    if must_stay_hidden(experiment):
-        messages.error(request, "The plan is preregistered: names stay hidden until its runs have ended.")
-        return _redirect_back(request, slug)
     reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
-    if reading is not None and reading.reveal():
+    if reading is not None and reading.must_stay_hidden:
+        messages.error(request, "The plan is preregistered: names stay hidden until its runs have ended.")
+    elif reading is not None and reading.reveal():
         messages.success(request, "Model names are shown. The record on this page says when you revealed them.")
     return _redirect_back(request, slug)
-
-
-def must_stay_hidden(experiment: Experiment) -> bool:
-    """Return whether it has a frozen plan, and a run with trials that have not ended."""
-    open_runs = experiment.answer_runs.filter(Q(n_pending__gt=0) | Q(n_running__gt=0)).exclude(
-        status=Run.Status.CANCELLED
-    )
-    return Preregistration.objects.filter(experiment=experiment).exists() and open_runs.exists()
 
 
 def _redirect_back(request: HttpRequest, slug: str) -> HttpResponse:

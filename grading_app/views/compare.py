@@ -67,6 +67,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
     recent = visible.distinct().order_by("-created_at", "-pk")[:MAX_RECENT]
     choices = list(dict.fromkeys([*experiments, *recent]))
+    BlindReading.objects.start_for_plans(request.user, experiments)
     hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=choices)
     readings = {reading.experiment_id: reading for reading in hidden.select_related("experiment")}
     sides = list_sides(choices, readings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
@@ -11,6 +11,7 @@ from evalsite.lib.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_content
 from runs_app.models.experiments import Experiment
+from runs_app.models.runs import Run
 
 PARTS = {
     "hypotheses": "Hypotheses",
@@ -22,6 +23,17 @@ PARTS = {
     "eligible_models": "Eligible models",
 }
 """The parts of a plan with their headings. Measures and models are lists, the others are texts."""
+
+
+class PreregistrationQuerySet(models.QuerySet["Preregistration"]):
+    def unfinished(self) -> Self:
+        """Return the plans of experiments with planned answers that have not ended, except those of cancelled runs."""
+        open_runs = (
+            Run.objects.generating()
+            .filter(models.Q(n_pending__gt=0) | models.Q(n_running__gt=0))
+            .exclude(status=Run.Status.CANCELLED)
+        )
+        return self.filter(experiment__in=open_runs.values("experiment"))
 
 
 @constrain_numbers()
@@ -37,6 +49,8 @@ class Preregistration(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     actor = models.CharField(max_length=200, help_text="Name of the author at that time")
     frozen_at = models.DateTimeField(auto_now_add=True)
+
+    objects = PreregistrationQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"preregistration of {self.experiment}"

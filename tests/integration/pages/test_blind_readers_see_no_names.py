@@ -30,7 +30,7 @@ from tests.integration.pages.test_access_matrix import MATRIX, build_url_values,
 NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
 """Parts of the names of models, their slugs, the endpoint, its address and provider, and the served provider."""
 OF_THE_SITE = re.compile(
-    r"/(endpoints|workers|library/(new|judges))/|/experiments/new/|/datasets/new/parametric/|/api/v1/models|/metrics"
+    r"/(endpoints|workers|help|welcome|library/(new|judges))/|/experiments/new/|/datasets/new/parametric/|/api/v1/models|/metrics"
 )
 """Pages of the site's models, from which people choose: they belong to no experiment."""
 QUESTION = "This page shows the names of models. Reveal them first."

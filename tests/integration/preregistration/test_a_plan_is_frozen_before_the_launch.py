@@ -1,15 +1,18 @@
 """A plan is frozen before the launch, never changes, and reports compare the results with it."""
 
 import io
+import re
 import zipfile
 from datetime import UTC, datetime
 
 import pytest
 from django.db import DatabaseError, transaction
 
+from datasets_app.models import Dataset
 from evalsite.lib.permissions import RESEARCHER
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import BlindReading
+from grading_app.parametric.model_board import list_parametric_experiments
 from grading_app.publish.export.publication import write_publication
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.preregistration import write_blocks
@@ -158,18 +161,72 @@ def test_a_report_without_a_plan_has_no_such_section(answered):
     assert write_blocks(ReportSource(answered)) == []
 
 
-def test_names_stay_hidden_until_the_plan_ran(answered, client, team):
+@pytest.fixture
+def running(answered, team, client):
+    """Return a preregistered experiment with answers whose runs have not ended. Its owner is logged in."""
     plan_before(answered)
-    BlindReading.start(answered, team.owner)
+    Run.objects.filter(experiment=answered).update(n_pending=1)
     client.force_login(team.owner)
-    runs = Run.objects.filter(experiment=answered)
-    runs.update(n_pending=1)
+    return answered
+
+
+RESULTS = "/experiments/study/results/"
+PAGES_OF_SCORES = [
+    RESULTS, "/experiments/study/matrix/", "/experiments/study/analysis/", "/experiments/study/report/",
+    "/experiments/study/export/trials.csv", "/experiments/study/waves/", "/trials/?experiment=study",
+    "/api/v1/experiments/study/results",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES_OF_SCORES)
+def test_no_page_of_scores_names_a_model_until_the_plan_ran(page, running, client):
+    text = re.sub(r"<style.*?</style>|<[^>]+>", "", client.get(page).content.decode(), flags=re.DOTALL)
+    assert not [name for name in ("small", "large") if name in text]
+    assert "Model A" in client.get(RESULTS).content.decode()
+
+
+def test_each_reader_of_a_comparison_sees_letters_until_the_plan_ran(running, client, team):
+    first, second = running.conditions.order_by("pk").values_list("pk", flat=True)
+    client.force_login(team.operator)
+    page = client.get(f"/compare/?a=study:{first}&b=study:{second}").content.decode()
+    assert "Model A" in page
+    assert BlindReading.objects.get().reader == team.operator
+
+
+def test_pages_that_run_the_experiment_stay_open(running, client):
+    assert "Model A" in client.get(RESULTS).content.decode()
+    for page in ("", "progress/", "preregistration/", "ledger/"):
+        text = client.get(f"/experiments/study/{page}").content.decode()
+        assert "small" in text or page == "ledger/", page
+        assert "names stay hidden" not in text, page
+    report = client.get("/experiments/study/report/").content.decode()
+    assert "its names stay hidden until its runs have ended" in " ".join(report.split())
+    assert "Reveal model names" not in report
+
+
+def test_names_are_revealed_after_the_plan_ran(running, client):
+    client.get(RESULTS)
     client.post("/experiments/study/blind/reveal/")
     assert BlindReading.objects.get().revealed_at is None
-    assert "Model A" in client.get("/experiments/study/results/").content.decode()
-    runs.update(n_pending=0)
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert "Reveal model names" in client.get(RESULTS).content.decode()
     client.post("/experiments/study/blind/reveal/")
     assert BlindReading.objects.get().revealed_at is not None
+    assert "Model A" not in client.get(RESULTS).content.decode()
+
+
+def test_a_reader_after_the_plan_ran_and_one_of_a_cancelled_plan_see_names(running, client):
+    Run.objects.filter(experiment=running).update(status="cancelled")
+    assert "Model A" not in client.get(RESULTS).content.decode()
+    assert not BlindReading.objects.exists()
+
+
+def test_the_leaderboard_leaves_out_a_plan_that_has_not_run(running, team):
+    with disable_triggers():
+        Dataset.objects.filter(pk=running.dataset_id).update(recipe={"parametric": True})
+    assert list_parametric_experiments(team.owner) == []
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert list_parametric_experiments(team.owner) == [running]
 
 
 def test_a_publication_has_the_plan(answered):
