@@ -147,7 +147,10 @@ urlpatterns += [
     path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
     path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),
 ]
-urlpatterns += [path("items/<int:pk>/", items.item_page, name="item_page")]
+urlpatterns += [
+    path("items/<int:pk>/", items.item_page, name="item_page"),
+    path("experiments/<slug:slug>/items/<int:pk>/", items.item_transcript, name="item_transcript"),
+]
 urlpatterns += [
     path("leaderboard/", leaderboard, name="leaderboard"),
     path("leaderboard/figure.<slug:file_format>", leaderboard_figure, name="leaderboard_figure"),

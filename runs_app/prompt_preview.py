@@ -17,13 +17,17 @@ PLACEHOLDER_SALT = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class PreviewTurn:
-    """One part of a message: a text, an image, or an image with the text after it. note: such as a tool's name."""
+    """One part of a message: a text, an image, or an image with the text after it. note: such as a tool's name.
+
+    length: of the whole text in characters, if `text` is its beginning, else 0.
+    """
 
     role: str
     text: str = ""
     image_url: str = ""
     image_alt: str = ""
     note: str = ""
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,15 @@ def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[PreviewT
     """Yield the turns of a stored message: its reasoning, its text with the item's image, and each call of a tool."""
     role = message["role"]
     if message.get("reasoning"):
-        yield PreviewTurn(role, message["reasoning"], note="reasoning")
+        yield PreviewTurn(role, message["reasoning"], note="reasoning", length=message.get("reasoning_length", 0))
     image = trial.asked_item.image if message.get("image") else None
     left_out = [f"[{kind}: not imported]" for kind in message.get("left_out", ())]
     text = "\n\n".join(filter(None, [message["content"], *left_out]))
     calls = message.get("tool_calls", ())
     if text or image or not calls:
         alt = f"Image of {trial.asked_item.key}" if image else ""
-        yield PreviewTurn(role, text, image.url if image else "", alt, message.get("function", ""))
+        url, length = image.url if image else "", message.get("length", 0)
+        yield PreviewTurn(role, text, url, alt, message.get("function", ""), length)
     for call in calls:
         arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
         yield PreviewTurn(role, arguments, note=f"calls {call['function']}")

@@ -40,6 +40,11 @@ class ItemAnswerTable(tables.Table):
     def render_experiment(self, record: ItemAnswers) -> SafeString:
         return format_html('<a href="{}">{}</a>', record.experiment.get_absolute_url(), record.experiment.slug)
 
+    def render_condition(self, value: str, record: ItemAnswers) -> SafeString:
+        anchor = f"c{record.condition.pk}-{record.dimension.pk}" if record.dimension else f"c{record.condition.pk}"
+        url = reverse("item_transcript", args=[record.experiment.slug, self.item.pk])
+        return format_html('<a href="{}#{}">{}</a>', url, anchor, value)
+
     def render_done(self, record: ItemAnswers) -> SafeString:
         query: dict[str, Any] = {
             "experiment": record.experiment.slug, "condition": record.condition.pk, "item": self.item.key

@@ -157,7 +157,8 @@ class TrialTable(tables.Table):
         """Show the key with the beginning of the question and of the target."""
         target = format_html('<span class="item-target">= {}</span>', record.item_target) if record.item_target else ""
         question = format_html('<span class="item-question">{}</span>', record.item_excerpt)
-        return format_html('<span class="mono muted">{}</span>{}{}', record.item.key, question, target)
+        url = reverse("item_transcript", args=[record.run.experiment.slug, record.item_id])
+        return format_html('<a class="mono" href="{}">{}</a>{}{}', url, record.item.key, question, target)
 
     def render_dimension(self, record: Trial) -> str:
         return record.dimension.name if record.dimension else number_format.MISSING

@@ -16,11 +16,6 @@ def shorten(text: str | None) -> str:
     return (text or "")[:MAX_SHOWN]
 
 
-def is_shortened(text: str | None) -> bool:
-    """Return whether a page shows only the first part of this text."""
-    return len(text or "") > MAX_SHOWN
-
-
 def build_numbered_text_response(texts: Iterable[str], number: str, name: str) -> HttpResponse:
     """Return one of these texts as a file. `number` is its position from 1, as text from an address.
 

@@ -217,6 +217,7 @@ MATRIX = {
     "experiment_annotations": expect_for_experiment(),
     "annotated_dataset": expect_for_experiment(),
     "item_page": expect_for_group("asked"),
+    "item_transcript": expect_for_experiment(args="slug asked"),
     "endpoint_list": MEMBERS,
     "endpoint_new": expect_for_operators(),
     "endpoint_live": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "endpoint"),

@@ -50,7 +50,7 @@ def test_at_most_ten_items_with_different_scores_are_listed_with_links(client):
     assert all(cells == ["right", "wrong"] for _, cells in rows)
     assert "The conditions differ on 12 of 16 items by Number within tolerance." in page.content.decode()
     text = page.content.decode()
-    assert all(reverse("item_page", args=[item.pk]) in text for item, _ in page.context["items"])
+    assert all(reverse("item_transcript", args=["quiz", item.pk]) in text for item, _ in page.context["items"])
 
 
 def test_items_with_a_score_of_one_condition_only_do_not_count_as_equal(client):
