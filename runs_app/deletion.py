@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import PROTECT, ManyToOneRel, Sum
+from django.db.models import PROTECT, SET_NULL, ManyToOneRel, Sum
 
 from evalsite.lib.history import Actor, TransitionError, record_changes
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
@@ -104,13 +104,16 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
 
 
 def _delete_trials(run: Run) -> None:
+    """Delete the run's trials and the rows that refer to them. A text that a call wrote stays, without its call."""
     trials = Trial.objects.filter(run=run)
     for related in Trial._meta.get_fields(include_hidden=True):
         # Go through the relations, because apps above this one add relations to trials. The cache has one without a
         # name. A view has no rows of its own.
         if isinstance(related, ManyToOneRel) and related.related_model._meta.managed:
-            rows: Any = related.related_model
-            rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(
-                connection.alias
-            )
+            model: Any = related.related_model
+            rows = model._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})
+            if related.on_delete is SET_NULL:
+                rows.update(**{related.field.name: None})
+            else:
+                rows._raw_delete(connection.alias)
     trials._raw_delete(connection.alias)

@@ -913,6 +913,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pk"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("judged_by__isnull", False)), fields=["judged_by"], name="grading_by_call"
+                    )
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
@@ -1424,6 +1429,11 @@ class Migration(migrations.Migration):
                 ("superseded_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("rival__isnull", False)), fields=["rival"], name="superseded_compared"
+                    )
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(

@@ -191,6 +191,9 @@ class Grading(models.Model):
                 name="grading_parse_contract",
             ),
         ]
+        indexes = [  # For deletions of the judge's call.
+            models.Index(fields=["judged_by"], name="grading_by_call", condition=models.Q(judged_by__isnull=False))
+        ]
 
     def __str__(self) -> str:
         return f"{self.condition.scorer}: {self.score}"
@@ -286,6 +289,9 @@ class SupersededVerdict(models.Model):
 
     class Meta:
         ordering = ["pk"]
+        indexes = [  # For deletions of the answer shown second.
+            models.Index(fields=["rival"], name="superseded_compared", condition=models.Q(rival__isnull=False))
+        ]
 
     def __str__(self) -> str:
         return f"verdict on trial {self.trial_id} until {self.superseded_at:%Y-%m-%d %H:%M}"

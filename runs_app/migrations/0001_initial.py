@@ -2411,6 +2411,9 @@ class Migration(migrations.Migration):
                         condition=models.Q(("subject__isnull", False)), fields=["subject"], name="trial_judged"
                     ),
                     models.Index(
+                        condition=models.Q(("rival__isnull", False)), fields=["rival"], name="trial_compared"
+                    ),
+                    models.Index(
                         condition=models.Q(("error_class", ""), _negated=True),
                         fields=["run", "error_class", "id"],
                         name="trial_errors",
@@ -2522,6 +2525,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["item"],
+                "indexes": [
+                    models.Index(condition=models.Q(("trial__isnull", False)), fields=["trial"], name="text_by_call")
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(

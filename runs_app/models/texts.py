@@ -69,6 +69,8 @@ class ItemText(models.Model):
     class Meta:
         ordering = ["item"]
         constraints = [models.UniqueConstraint(fields=["text_set", "item"], name="text_of_item_in_set")]
+        # For deletions of the call that wrote it.
+        indexes = [models.Index(fields=["trial"], name="text_by_call", condition=models.Q(trial__isnull=False))]
 
     def __str__(self) -> str:
         return self.text[:80]

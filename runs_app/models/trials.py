@@ -177,7 +177,9 @@ class Trial(WorkUnit):
             ),
             models.Index(fields=["lease_until"], name="trial_leases", condition=models.Q(status="running")),
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
+            # For deletions: the verdicts on a run's answers.
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
+            models.Index(fields=["rival"], name="trial_compared", condition=models.Q(rival__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
             models.Index(fields=["run", "id"], name="trial_unusable", condition=UNUSABLE),
         ]

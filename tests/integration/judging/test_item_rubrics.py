@@ -13,6 +13,7 @@ from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
+from runs_app import deletion
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Answer, Attempt, Experiment, Run, TextSet, Trial
 from runs_app.planning.work import PlanError
@@ -172,6 +173,17 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
     scores = Grading.objects.filter(condition__grader__name="second").values_list("trial__item__key", "score")
     assert set(scores) == {("item-0", 1.0), ("item-1", 0.5), ("item-2", 1.0)}
     assert find_differences() == []
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_texts_outlive_the_experiment_whose_calls_wrote_them(writer, text_set, curator, approved):
+    if approved:
+        item_rubrics.approve_texts(text_set, by=curator, reason="read")
+    texts = list_texts(text_set)
+    writer.experiment.archive(by="test", reason="over")
+    deletion.delete(writer.experiment, by="test", reason="over")
+    assert list_texts(text_set) == texts != {}
+    assert not text_set.texts.exclude(trial=None).exists()
 
 
 def test_a_draft_text_set_cannot_be_used_for_judging(writer, text_set):
