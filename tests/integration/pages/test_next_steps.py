@@ -69,6 +69,24 @@ def test_the_end_of_progress_names_the_scores_and_leads_to_the_results(client):
     assert 'href="/experiments/pilot/results/">See results' in page
 
 
+def test_the_end_of_progress_names_the_score_of_each_condition(client):
+    experiment = factories.make_experiment(
+        owner=client.user, status="active", scorers=["exact_match"],
+        dataset=factories.make_dataset("sums", 50),
+        models=[factories.make_model("big"), factories.make_model("tiny")],
+    )  # fmt: skip
+    right_answers = {"big": 47, "tiny": 33}
+    for run in factories.make_runs(experiment):
+        limit = right_answers[run.condition.model.name]
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_, limit=limit: {"answer": item.target if item.position < limit else "no"},
+        )
+    Run.objects.update(status="done")
+    grade(experiment, by="test")
+    assert "Done. 100 answers: big 94 %, tiny 66 %. See results" in read_text(read_progress(client, experiment))
+
+
 def test_while_calls_are_under_way_progress_does_not_say_done(client):
     experiment = make_ended(client, answer_right)
     Run.objects.update(status="running")
