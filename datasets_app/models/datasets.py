@@ -13,6 +13,7 @@ from django.db import connection, models, transaction
 from django.db.models.deletion import ProtectedError
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from datasets_app.content_hash import hash_contents
 from evalsite.lib.choice_constraints import constrain_choices
@@ -143,6 +144,11 @@ class Dataset(HasHistory, models.Model):
     def is_parametric(self) -> bool:
         """Return whether its items are cases of parametric tasks, generated for it or copied from another dataset."""
         return bool(self.recipe.get("strategy") == "parametric" or self.recipe.get("parametric"))
+
+    @cached_property
+    def has_images(self) -> bool:
+        """Return whether any item has an image. Such a dataset opens as a gallery, another one as a table."""
+        return self.items.filter(image__isnull=False).exists()
 
     def add_history_line(self, aspect: str, message: str, *, by: Actor, reason: str = "") -> None:
         """Add a line to the dataset's history for an event that does not change its status."""

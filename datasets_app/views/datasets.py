@@ -59,14 +59,21 @@ def dataset_star(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 @require_safe
 @readers_only
 def dataset_detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _make_items_context(request, get_visible_dataset(request, slug, version))
-    return render(request, "datasets_app/dataset_gallery.html", context)
+    """Show the items: as a gallery if the dataset has images, else as a table with targets."""
+    dataset = get_visible_dataset(request, slug, version)
+    if not dataset.has_images:
+        return _render_table(request, dataset)
+    return render(request, "datasets_app/dataset_gallery.html", _make_items_context(request, dataset))
 
 
 @require_safe
 @readers_only
 def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _make_items_context(request, get_visible_dataset(request, slug, version))
+    return _render_table(request, get_visible_dataset(request, slug, version))
+
+
+def _render_table(request: HttpRequest, dataset: Dataset) -> HttpResponse:
+    context = _make_items_context(request, dataset)
     table = ItemTable(context["page"].items, query=context["query"])
     return render(request, "datasets_app/dataset_table.html", {**context, "table": table})
 

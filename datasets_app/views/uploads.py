@@ -205,7 +205,7 @@ def _render_mapping(
 
 
 def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: BackgroundJob) -> HttpResponse:
-    """Redirect to the gallery of images or the table of texts, or to the details page if there are warnings.
+    """Redirect to the items, or to the details page if there are warnings.
 
     htmx then loads the whole page.
     """

@@ -59,6 +59,27 @@ def test_items_are_narrowed_by_the_address(hundred_items, as_, name, query, numb
     assert f"{number} of 100 match the filter" in text
 
 
+def test_texts_open_as_a_table_with_targets(as_, db):
+    factories.make_dataset("texts", [{"key": "a", "input": "Capital of France?", "target": "Paris"}])
+    client = as_("researcher")
+    (address,) = set(re.findall(r'href="(/datasets/texts/[^"]*)"', client.get("/datasets/").content.decode()))
+    page = client.get(address).content.decode()
+    table = re.search(r"<table.*?</table>", page, re.DOTALL)[0]
+    assert ">Target</" in re.sub(r"\s+", "", table)
+    assert "Paris" in table
+    assert 'class="gallery"' not in page
+    (tabs,) = re.findall(r'<nav class="tabs".*?</nav>', page, re.DOTALL)
+    assert re.findall(r"</svg>\s*(\w+)", tabs) == ["Items", "About"]
+
+
+def test_images_open_as_a_gallery_and_have_a_table(as_, pictures):
+    client = as_("researcher")
+    page = client.get(build_address(pictures)).content.decode()
+    assert 'class="gallery"' in page
+    assert f'href="{build_address(pictures, "dataset_table")}"' in page
+    assert "<table" in client.get(build_address(pictures, "dataset_table")).content.decode()
+
+
 def test_pages_keep_to_the_filter(hundred_items, as_):
     client, address = as_("researcher"), build_address(hundred_items)
     _, text = read_keys(client, f"{address}?category=even")

@@ -119,7 +119,7 @@ def test_a_worker_builds_the_dataset_with_the_choices_of_the_form(as_):
     assert {key: dataset.recipe[key] for key in ("degree", "density", "seed")} == {
         "degree": 1, "density": "corner", "seed": 7
     }  # fmt: skip
-    assert client.get(response.url).url == reverse("dataset_table", args=[dataset.slug, dataset.version])
+    assert client.get(response.url).url == dataset.get_absolute_url()
 
 
 def test_a_space_that_cannot_be_built_is_kept_for_a_correction(as_):

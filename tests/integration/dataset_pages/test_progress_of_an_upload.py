@@ -69,7 +69,7 @@ def test_the_page_continues_to_the_columns_and_to_the_dataset(member, queued_tas
     assert "Waiting for a worker" in read_page(member, address)
     run_queued_tasks(queued_tasks)
     assert member.get(address, headers={"HX-Request": "true"})["HX-Refresh"] == "true"
-    assert member.get(address).url == f"{Dataset.objects.get().get_absolute_url()}table/"
+    assert member.get(address).url == Dataset.objects.get().get_absolute_url()
 
 
 def test_the_page_shows_the_number_of_rows_read(member, queued_tasks, people):
@@ -152,7 +152,7 @@ def test_a_worker_that_was_killed_after_it_had_stored_the_dataset_makes_no_secon
     assert Dataset.objects.count() == 1
     tasks.read_upload(*task[1])
     assert Dataset.objects.count() == 1
-    assert member.get(address).url == f"{Dataset.objects.get().get_absolute_url()}table/"
+    assert member.get(address).url == Dataset.objects.get().get_absolute_url()
 
 
 def test_a_parser_that_exceeds_its_limit_is_reported_and_the_upload_is_kept(member, queued_tasks, people, monkeypatch):
