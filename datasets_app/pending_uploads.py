@@ -33,6 +33,7 @@ TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 PARTS = ("items", "images", "norms")
 MAX_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
 RESULTS = ("columns", "report")
+THUMBNAILS = "thumbnails"
 UPLOAD_LIFETIME_S = 24 * 3600
 MAX_UPLOADS_PER_USER = 5
 MIB = 2**20
@@ -226,6 +227,18 @@ class PendingUpload:
     def forget_reading(self) -> None:
         """Delete the report of the last reading, before another sheet of the same file is read."""
         (self.folder / "report.json").unlink(missing_ok=True)
+
+    def get_thumbnail_file(self, sha256: str) -> Path:
+        """Return the place of the thumbnail of one of the first items. The name must consist of letters and digits."""
+        return self.folder / THUMBNAILS / f"{sha256}.jpeg"
+
+    def store_thumbnails(self, thumbnails: Mapping[str, bytes]) -> None:
+        """Replace the thumbnails of the first items. They are addressed by the hashes of their images."""
+        shutil.rmtree(self.folder / THUMBNAILS, ignore_errors=True)
+        for sha256, content in thumbnails.items():
+            path = self.get_thumbnail_file(sha256)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.write_bytes(content)
 
     def remove_files(self) -> None:
         for part in self.names:

@@ -15,6 +15,7 @@ from datasets_app.importing import FileError, ItemReading, NormReading
 from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.hub_dataset import download_split
+from datasets_app.importing.image_reader import make_thumbnail
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.reader_output import report_to_json
 from datasets_app.importing.records import ItemRecord, ReadingReport
@@ -160,8 +161,11 @@ def _store_result(
         "error": error,
         "entered": job.parameters["entered"],
     }
-    shown = {"mapping": reading.mapping, "first_items": [_show_item(item) for item in reading.items[:FIRST_ITEMS]]}
+    first_items = reading.items[:FIRST_ITEMS]
+    shown = {"mapping": reading.mapping, "first_items": [_show_item(item) for item in first_items]}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
+    images = {item.image.sha256: item.image.path for item in first_items if item.image}
+    upload.store_thumbnails({sha256: make_thumbnail(path.read_bytes()) for sha256, path in images.items()})
     upload.store("report", counts | shown | reports)
 
 
@@ -171,6 +175,7 @@ def _show_item(item: ItemRecord) -> dict[str, Any]:
         "key": item.key,
         "input": item.input[:SHOWN_CHARS],
         "image": item.image.original_name if item.image else "",
+        "sha256": item.image.sha256 if item.image else "",
         "target": item.target[:SHOWN_CHARS],
         "choices": [choice[:SHOWN_CHARS] for choice in item.choices[:SHOWN_CHOICES]],
         "category": item.category,

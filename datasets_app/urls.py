@@ -12,6 +12,7 @@ urlpatterns = [
     path("datasets/new/hub/", uploads.dataset_hub, name="dataset_hub"),
     path("datasets/new/upload/<slug:token>/", uploads.dataset_import, name="dataset_import"),
     path("datasets/new/upload/<slug:token>/left-out.csv", uploads.dataset_left_out, name="dataset_left_out"),
+    path("datasets/new/upload/<slug:token>/thumbnail/<slug:sha256>", uploads.upload_thumbnail, name="upload_thumbnail"),
     path(ONE, datasets.dataset_detail, name="dataset_detail"),
     path(f"{ONE}table/", datasets.dataset_table, name="dataset_table"),
     path(f"{ONE}about/", datasets.dataset_about, name="dataset_about"),

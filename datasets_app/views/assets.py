@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from django.http import FileResponse, Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Asset, Item
-from evalsite.lib.ops.shared_files import SharedFile
 from evalsite.lib.permissions import readers_only
 
 # The content never changes, because its URL contains its hash. Shared caches must not store it, because access to it is
@@ -19,13 +21,13 @@ CACHE_CONTROL = "private, max-age=31536000, immutable"
 @readers_only
 def asset(request: HttpRequest, sha256: str) -> FileResponse:
     image = _get_visible_asset(request, sha256)
-    return _send_file(image.shared_file, image.content_type)
+    return send_image(image.shared_file.fetch, image.content_type)
 
 
 @require_safe
 @readers_only
 def thumbnail(request: HttpRequest, sha256: str) -> FileResponse:
-    return _send_file(_get_visible_asset(request, sha256).shared_thumbnail, "image/jpeg")
+    return send_image(_get_visible_asset(request, sha256).shared_thumbnail.fetch, "image/jpeg")
 
 
 def _get_visible_asset(request: HttpRequest, sha256: str) -> Asset:
@@ -35,13 +37,13 @@ def _get_visible_asset(request: HttpRequest, sha256: str) -> Asset:
     return image
 
 
-def _send_file(shared: SharedFile, content_type: str) -> FileResponse:
-    """Return the response with the file, or raise Http404 if the file is missing.
+def send_image(fetch: Callable[[], Path], content_type: str) -> FileResponse:
+    """Return the response with the file that `fetch` finds, or raise Http404 if it is missing.
 
-    Its path and its content type come from the row, never from an uploaded name.
+    Its path and its content type must come from the site, never from an uploaded name.
     """
     try:
-        file = shared.fetch().open("rb")
+        file = fetch().open("rb")
     except FileNotFoundError:
         raise Http404 from None
     response = FileResponse(file, content_type=content_type)

@@ -6,7 +6,7 @@ A worker reads the files. Until it has finished, the page of the upload shows it
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
@@ -20,6 +20,7 @@ from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.job_texts import describe_job
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload
+from datasets_app.views.assets import send_image
 from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.spreadsheet import format_csv_line
@@ -130,6 +131,16 @@ def dataset_left_out(request: HttpRequest, token: str) -> HttpResponse:
     return HttpResponse(map(format_csv_line, lines), content_type="text/csv; charset=utf-8", headers=disposition)
 
 
+@require_safe
+@members_only
+def upload_thumbnail(request: HttpRequest, token: str, sha256: str) -> FileResponse:
+    """Send the thumbnail of one of the first items, which a worker made from the decoded image."""
+    upload = _find_items_upload(request, token)
+    if upload is None:
+        raise Http404
+    return send_image(lambda: upload.get_thumbnail_file(sha256), "image/jpeg")
+
+
 def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the upload, retry, check or import it."""
     if "discard" in request.POST:
@@ -219,8 +230,7 @@ def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: Backgr
     outcome = upload.outcome
     if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
         return redirect("dataset_about", slug, version)
-    has_images = dataset.items.filter(image__isnull=False).exists()
-    return redirect(dataset) if has_images else redirect("dataset_table", slug, version)
+    return redirect(dataset)
 
 
 @require_http_methods(READ_OR_WRITE)

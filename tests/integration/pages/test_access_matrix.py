@@ -187,6 +187,7 @@ MATRIX = {
     "experiment_bundle": expect_for_experiment(args="slug design"),
     "study_import": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload"),
     "dataset_left_out": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload"),
+    "upload_thumbnail": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload image"),
     "dataset_import": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload"),
     "dataset_detail": expect_for_group("dataset version"),
     "dataset_table": expect_for_group("dataset version"),

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 
-CACHED = {"asset", "thumbnail"}  # Their addresses contain a hash of their content.
+CACHED = {"asset", "thumbnail", "upload_thumbnail"}  # Their addresses contain a hash of their content.
 GET = [name for name in list_served_names() if MATRIX[name].method == "get"]
 OPEN = [name for name in GET if name not in CACHED and MATRIX[name].expected[0] == 302]
 
