@@ -34,7 +34,7 @@ from grading_app.results.scores import (
     load_scores,
     make_scope_parameters,
 )
-from grading_app.statistics.condition_pairs import compare_conditions
+from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
 from grading_app.statistics.factor_levels import LevelLead, find_level_lead
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
@@ -50,18 +50,10 @@ LATENCIES = f"""SELECT condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY
 class BaselineScore:
     """The comparison of one condition with the baseline on one measure. corrected: p after Holm's correction."""
 
-    items: int
+    pair: ConditionPair
     mean_baseline: float | None
     mean: float | None
-    difference: float
-    low: float | None
-    high: float | None
-    test: str
-    p: float | None
     corrected: float | None
-    wins: int
-    losses: int
-    ties: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,20 +293,7 @@ def _compare_with_baseline(scores: ItemScores, baseline: int | None, measure: Me
     pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, measure.bounds))}
     corrected = holm([pair.change.p_or_one for pair in pairs.values()])
     return {
-        key: BaselineScore(
-            pair.items,
-            of_baseline.mean,
-            of_key.mean,
-            pair.change.mean,
-            pair.change.low,
-            pair.change.high,
-            pair.change.test_text,
-            pair.change.p,
-            adjusted if pair.change.p is not None else None,
-            pair.wins,
-            pair.losses,
-            pair.ties,
-        )
+        key: BaselineScore(pair, of_baseline.mean, of_key.mean, adjusted if pair.change.p is not None else None)
         for (key, pair), adjusted in zip(pairs.items(), corrected, strict=True)
         for of_baseline, of_key in [estimate_pair(scores, measure, baseline, key)]
     }

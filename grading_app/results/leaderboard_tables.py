@@ -14,11 +14,13 @@ from grading_app.results.scores import ConditionScore, Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import (
+    describe_change_coverage,
     describe_correlation_coverage,
     describe_share_coverage,
     describe_skew_coverage,
     describe_uneven_coverage,
 )
+from grading_app.statistics.paired import describe_methods
 from runs_app.models import Experiment, Wave
 
 CompareUrl = Callable[[BoardRow, Measure], str]
@@ -298,21 +300,24 @@ def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareU
     rows: list[Row] = [
         {
             "condition": row.label,
-            "items": comparison.items,
+            "items": pair.items,
             "mean_baseline": comparison.mean_baseline,
             "mean": comparison.mean,
-            "difference": comparison.difference,
-            "difference_ci": (comparison.low, comparison.high) if comparison.low is not None else None,
-            "p": comparison.p,
+            "difference": change.mean,
+            "difference_ci": (change.low, change.high) if change.low is not None else None,
+            "p": change.p,
             "p_holm": comparison.corrected,
-            "test": comparison.test,
-            "wins": comparison.wins,
-            "losses": comparison.losses,
-            "ties": comparison.ties,
+            "test": change.test_text,
+            "wins": pair.wins,
+            "losses": pair.losses,
+            "ties": pair.ties,
         }
         for row in compared
         for comparison in [row.baseline[measure.key]]
+        for pair in [comparison.pair]
+        for change in [pair.change]
     ]
+    changes = [row.baseline[measure.key].pair.change for row in compared]
     baseline = next(row.label for row in board.rows if row.condition == board.baseline)
     return ResultTable(
         f"baseline-{measure.key.replace(':', '-')}",
@@ -335,5 +340,7 @@ def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareU
         formula="Mean over common items of the difference of item means, with the interval on items like these. Wins, "
         "losses and ties are items, by its sign.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
+        test=describe_methods(changes),
+        notes=[note for note in [describe_change_coverage(changes, is_share=measure.is_share)] if note],
         links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in compared],
     )

@@ -1,22 +1,34 @@
-"""The intervals whose simulated coverage is below 93 %, by number of items.
+"""The intervals whose simulated coverage is low: below 93 %, or below 94 % from 40 items on.
 
-`docs/statistics.md` describes the simulation. Pages show `describe_coverage` beside such an interval.
+`docs/statistics.md` describes the simulation. Pages show a note once below each table with such an interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from grading_app.statistics.estimates import AgreementEstimate
+from grading_app.statistics.paired import FLIP_INTERVAL, STUDENT_INTERVAL, TANGO_INTERVAL, PairedChange
+
 SHARE = "share of answers asked once"
 ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
+CHANGE_ONCE, CHANGE_REPEATED = "change of a share of items asked once", "change of a share of repeated items"
+CHANGES = {
+    ODD_CHANGE: "If one item in twenty changes by half of the scale",
+    CHANGE_ONCE: "For some shares of items that change",
+    CHANGE_REPEATED: "If a few items change in all repetitions",
+}
 UNEVEN = "share of items with different numbers of answers"
 SKEWED = "mean of skewed scores without a scale"
 ODDS = "odds ratio of a factor"
 # The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
 # coverage in this range, in per cent.
 LOW_COVERAGE = (
-    (SHARE, 2, 60, 91),
-    (SHARE, 60, 150, 92),
+    (SHARE, 2, 10, 87),
+    (SHARE, 10, 60, 91),
+    (SHARE, 60, 1000, 93),
+    (CHANGE_ONCE, 100, 1000, 93),
+    (CHANGE_REPEATED, 17, 30, 91),
     (ODD_R, 2, 60, 55),
     (ODD_R, 60, 150, 69),
     (ODD_R, 150, 250, 92),
@@ -34,6 +46,7 @@ LOW_COVERAGE = (
     ("Krippendorff's alpha, nominal", 15, 30, 56),
     ("Krippendorff's alpha, nominal", 30, 60, 77),
     ("Cohen's kappa, ", 2, 40, 90),  # With weights.
+    ("Cohen's kappa, ", 40, 60, 93),
     ("Fleiss' kappa, ", 2, 40, 90),
     ("Cohen's kappa", 2, 15, 40),
     ("Cohen's kappa", 15, 30, 67),
@@ -46,6 +59,7 @@ LOW_COVERAGE = (
     ("ICC(2,1)", 2, 40, 92),
     ("slope of the judge", 2, 40, 92),
     (RMSE, 2, 20, 92),
+    ("share by the people", 40, 60, 93),
     ("judge: Lin's concordance", 2, 40, 91),
     ("people: Lin's concordance", 2, 40, 91),
     ("judge less people: Lin's concordance", 2, 40, 91),
@@ -58,13 +72,22 @@ OF_CATEGORIES = ("Krippendorff's alpha, nominal", "Cohen's kappa", "Fleiss' kapp
 
 
 def describe_coverage(name: str, items: int) -> str:
-    """Return a text such as 'covers about 92 % ...'; "" if intervals of this measure cover at least 93 %."""
+    """Return a text such as 'covers about 92 % ...'; "" if intervals of this measure cover enough."""
     measure = max((prefix for prefix, *_ in LOW_COVERAGE if name.startswith(prefix)), key=len, default="")
     for prefix, low, high, per_cent in LOW_COVERAGE:
         if prefix == measure and low <= items < high:
             condition = ", if one category is rare" if prefix in OF_CATEGORIES else ""
             return f"covers about {per_cent} % instead of 95 % in simulations of about as many items{condition}"
     return ""
+
+
+def describe_estimates_coverage(estimates: Iterable[tuple[str, AgreementEstimate | None]]) -> str:
+    """Return a sentence on the named estimates of one table whose intervals have low coverage; "" if none has."""
+    names: dict[str, list[str]] = {}
+    for name, one in estimates:
+        if one and one.low is not None and (note := describe_coverage(one.formula, one.clusters)):
+            names.setdefault(note, []).append(name)
+    return " ".join(f"The interval of {', '.join(those)} {note}." for note, those in names.items())
 
 
 def describe_share_coverage(items: Iterable[int]) -> str:
@@ -97,7 +120,14 @@ def describe_correlation_coverage(items: Iterable[int]) -> str:
     return f"If one item in fifty is rated far off, the interval of r {note}." if note else ""
 
 
-def describe_change_coverage(items: Iterable[int]) -> str:
-    """Return a sentence on mean differences of ratings over these numbers of items; "" for enough items."""
-    note = describe_coverage(ODD_CHANGE, min(items, default=0))
-    return f"If one item in twenty changes by half of the scale, Student's interval {note}." if note else ""
+def describe_change_coverage(changes: Iterable[PairedChange], *, is_share: bool) -> str:
+    """Return sentences on the intervals of mean differences of shares, or of ratings; "" for enough items."""
+    names = {TANGO_INTERVAL: CHANGE_ONCE, STUDENT_INTERVAL: CHANGE_REPEATED}
+    if not is_share:
+        names = dict.fromkeys((STUDENT_INTERVAL, FLIP_INTERVAL), ODD_CHANGE)
+    fewest: dict[str, int] = {}
+    for change in changes:
+        if name := names.get(change.method):
+            fewest[name] = min(change.n, fewest.get(name, change.n))
+    notes = {name: describe_coverage(name, items) for name, items in fewest.items()}
+    return " ".join(f"{CHANGES[name]}, the interval of a difference {note}." for name, note in notes.items() if note)

@@ -17,6 +17,7 @@ from grading_app.statistics.ratings import Floats, Ratings
 
 # With three items, one degree of freedom is left, and intervals are twice as wide as the people's own.
 MIN_FITTED_ITEMS = 4
+PEOPLE_SHARE, PEOPLE_MEAN = "share by the people", "mean of the people"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ def corrected_mean(
     )
     people_estimate = _make_estimate(common, sample, 0.0, confidence)
     rated_units = round(float(sample.times_y.sum()))
-    people_estimate = replace(people_estimate, formula="mean of the people", units=rated_units)
+    people_formula = PEOPLE_SHARE if sample.is_share else PEOPLE_MEAN
+    people_estimate = replace(people_estimate, formula=people_formula, units=rated_units)
     judged_mean = float(np.average(judged_units.values[:, judged_units.column(judge)], weights=judged_units.times))
     judge_estimate = replace(
         common, formula="mean of the judge", estimate=judged_mean, raters=1, ratings=judged_units.n_units

@@ -17,12 +17,27 @@ from grading_app.tables.results import NumberColumn
 if TYPE_CHECKING:
     from grading_app.raters.agreement_report import JudgeComparison, MeasureResult
     from grading_app.statistics.estimates import AgreementEstimate
-from grading_app.statistics.known_coverage import describe_coverage
+from grading_app.statistics.known_coverage import describe_estimates_coverage
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
 
 
-class MeasureTable(tables.Table):
+class EstimateTable(tables.Table):
+    """A table of named estimates of agreement. `coverage_note` says which of their intervals cover less than 95 %."""
+
+    @property
+    def coverage_note(self) -> str:
+        return describe_estimates_coverage((row.name, row.estimate) for row in self.data)
+
+    def render_interval(self, record: MeasureResult | JudgeEstimate) -> str:
+        """Return the interval, or the reason why it is missing."""
+        interval = format_estimate_interval(record.estimate)
+        if record.estimate is None or record.estimate.low is not None:
+            return interval
+        return record.estimate.interval.removeprefix("no interval: ") or interval
+
+
+class MeasureTable(EstimateTable):
     """A row for each measure, with its formula and source in a disclosure."""
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
@@ -62,9 +77,6 @@ class MeasureTable(tables.Table):
             return format_html('{} <span class="muted why">{}</span>', text, BELOW_ZERO)
         return text
 
-    def render_interval(self, record: MeasureResult) -> str | SafeString:
-        return render_estimate_interval(record.estimate)
-
     def render_units(self, record: MeasureResult) -> str:
         return format_count(record.estimate.units) if record.estimate else MISSING
 
@@ -84,7 +96,7 @@ class JudgeEstimate:
     meaning: str
 
 
-class JudgeEstimateTable(tables.Table):
+class JudgeEstimateTable(EstimateTable):
     """A row for each estimate about the judge and people, with its meaning in a disclosure."""
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
@@ -108,26 +120,12 @@ class JudgeEstimateTable(tables.Table):
     def render_value(self, record: JudgeEstimate) -> str:
         return statistic_format.format_number(record.estimate.estimate, 3)
 
-    def render_interval(self, record: JudgeEstimate) -> str | SafeString:
-        return render_estimate_interval(record.estimate)
-
     def render_units(self, record: JudgeEstimate) -> str:
         return format_count(record.estimate.units)
 
 
 def format_estimate_interval(estimate: AgreementEstimate | None) -> str:
     return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
-
-
-def render_estimate_interval(estimate: AgreementEstimate | None) -> str | SafeString:
-    """Return the interval, with a note if its simulated coverage is low, or the reason why it is missing."""
-    interval = format_estimate_interval(estimate)
-    if estimate is None:
-        return interval
-    if estimate.low is None:
-        return estimate.interval.removeprefix("no interval: ") or interval
-    note = describe_coverage(estimate.formula, estimate.clusters)
-    return format_html('{} <span class="muted why">{}</span>', interval, note) if note else interval
 
 
 CONCORDANCE = "Lin's concordance with the mean of the other people"

@@ -19,6 +19,7 @@ from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from grading_app.results.table import ResultTable
+from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.tables.agreement import (
     JudgeEstimateTable,
     MeasureTable,
@@ -80,6 +81,7 @@ def _make_report_context(
     return {
         "checks": _list_checks(selection),
         "fitting": fitting[0] if fitting else None,
+        "fitting_coverage": describe_estimates_coverage((row.name, row.estimate) for row in fitting[:1]),
         "measures": MeasureTable(report.measures) if report.measures else None,
         "against": JudgeEstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs))
         if comparison

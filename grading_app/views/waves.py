@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.results.waves import WaveComparison, get_wave_comparison
+from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from runs_app.models import Experiment, Wave
@@ -66,11 +67,22 @@ def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[s
         "pair": pair,
         "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _has_pairs(pair) else None,
         "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
+        "coverage_notes": _describe_coverage(pair),
         "few": MAX_EXACT_ITEMS,
         "few_changed": MIN_CHANGED,
         "left_out_queues": _list_queues_left_out(experiment),
         "tested": [line for line in pair.lines if line.adjusted is not None],
     }
+
+
+def _describe_coverage(pair: WaveComparison) -> list[str]:
+    notes = [
+        describe_change_coverage(
+            (line.change for line in pair.lines if line.change and line.measure.is_share == is_share), is_share=is_share
+        )
+        for is_share in (True, False)
+    ]
+    return [note for note in notes if note]
 
 
 def _list_queues_left_out(experiment: Experiment) -> list[str]:

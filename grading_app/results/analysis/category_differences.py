@@ -70,7 +70,7 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
             f"(p {statistic_format.format_p_equation(first['p_holm'])})."
         )
     notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
-    if not data.is_share and (coverage := describe_change_coverage(pair.items for _, pair in pairs)):
+    if coverage := describe_change_coverage((pair.change for _, pair in pairs), is_share=data.is_share):
         notes.append(coverage)
     if len(rows) > MAX_ROWS:
         notes.append(f"Only the {MAX_ROWS} of {len(rows)} differences with the smallest p are listed.")

@@ -66,7 +66,7 @@ def _build_difference_tables(
     rows = _build_rows(data, pairs, fixed, family)
     measure, correction = data.measure, _describe_family(data, len(pairs), len(family))
     notes = ["The unit of each test is the item. Repetitions are averaged first.", ITEMS_LIKE_THESE]
-    if not data.is_share and (coverage := describe_change_coverage(pair.items for pair in pairs)):
+    if coverage := describe_change_coverage((pair.change for pair in pairs), is_share=data.is_share):
         notes.append(coverage)
     if len(pairs) > MAX_PAIRS:
         notes.append(

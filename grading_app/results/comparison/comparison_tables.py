@@ -10,6 +10,7 @@ from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
+from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods
 from grading_app.statistics.reference import equivalence_p
 
@@ -80,6 +81,7 @@ def make_comparison_tables(
             ITEMS_LIKE_THESE,
             "Repetitions are averaged, so that an item counts once.",
             "Cohen's d: the mean over the SD of the differences.",
+            *filter(None, [describe_change_coverage([change], is_share=measure.is_share)]),
             _describe_equivalence(pair, margin, measure),
         ],
         links=[{"items": make_url("all")}],

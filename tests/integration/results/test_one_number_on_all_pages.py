@@ -237,7 +237,8 @@ def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomput
     ))).rows  # fmt: skip
     (baseline,) = [one.baseline[measure.key] for one in by_condition if one.baseline]
     found = (row["difference"], *row["difference_ci"], row["p"])
-    assert (baseline.difference, baseline.low, baseline.high, baseline.p) == pytest.approx(found)
+    change = baseline.pair.change
+    assert (change.mean, change.low, change.high, change.p) == pytest.approx(found)
     a, b = load_item_means(experiment, measure)
     if row["test"] == "paired t":
         expected = stats.ttest_rel(b, a)

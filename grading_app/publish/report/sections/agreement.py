@@ -18,6 +18,7 @@ from grading_app.raters.agreement_tables import make_pair_table
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.figures import calibration
 from grading_app.results.table import ResultColumn, ResultTable, Row
+from grading_app.statistics.known_coverage import describe_estimates_coverage
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
@@ -80,7 +81,8 @@ def _write_measures(report: Any, page: str) -> Block:
                 "why": line.reason if not result or result.estimate is None else "",
             }
         )
-    notes = [f"Level of measurement: {report.level}; {report.level_reason}."]
+    coverage = describe_estimates_coverage((line.name, line.estimate) for line in report.measures)
+    notes = [f"Level of measurement: {report.level}; {report.level_reason}.", *([coverage] if coverage else [])]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
     return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
