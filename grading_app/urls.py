@@ -149,7 +149,7 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("items/<int:pk>/", items.item_page, name="item_page"),
-    path("experiments/<slug:slug>/items/<int:pk>/", items.item_transcript, name="item_transcript"),
+    path("experiments/<slug:slug>/matrix/<int:pk>/", items.item_transcript, name="item_transcript"),
 ]
 urlpatterns += [
     path("leaderboard/", leaderboard, name="leaderboard"),

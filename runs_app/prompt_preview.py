@@ -19,7 +19,7 @@ PLACEHOLDER_SALT = "0123456789"
 class PreviewTurn:
     """One part of a message: a text, an image, or an image with the text after it. note: such as a tool's name.
 
-    length: of the whole text in characters, if `text` is its beginning, else 0.
+    size: of the whole text in bytes, if `text` may be its beginning only, else 0.
     """
 
     role: str
@@ -27,7 +27,7 @@ class PreviewTurn:
     image_url: str = ""
     image_alt: str = ""
     note: str = ""
-    length: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[PreviewT
     """Yield the turns of a stored message: its reasoning, its text with the item's image, and each call of a tool."""
     role = message["role"]
     if message.get("reasoning"):
-        yield PreviewTurn(role, message["reasoning"], note="reasoning", length=message.get("reasoning_length", 0))
+        yield PreviewTurn(role, message["reasoning"], note="reasoning", size=message.get("reasoning_size", 0))
     image = trial.asked_item.image if message.get("image") else None
     left_out = [f"[{kind}: not imported]" for kind in message.get("left_out", ())]
     text = "\n\n".join(filter(None, [message["content"], *left_out]))
     calls = message.get("tool_calls", ())
     if text or image or not calls:
         alt = f"Image of {trial.asked_item.key}" if image else ""
-        url, length = image.url if image else "", message.get("length", 0)
-        yield PreviewTurn(role, text, url, alt, message.get("function", ""), length)
+        url, size = image.url if image else "", message.get("size", 0)
+        yield PreviewTurn(role, text, url, alt, message.get("function", ""), size)
     for call in calls:
         arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
         yield PreviewTurn(role, arguments, note=f"calls {call['function']}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.db.models import Avg, Count, F, Func, IntegerField, JSONField, Q, Window
-from django.db.models.functions import Left, Length, RowNumber
+from django.db.models.functions import Left, RowNumber
 
 from datasets_app.models import Item
 from evalsite.lib.text.number_format import MISSING
@@ -30,25 +30,31 @@ MAX_PREFERENCES = 100
 
 
 class ShortMessages(Func):
-    """The first messages of a stored conversation, with long texts cut. `length` is the length of the whole text.
+    """The first messages of a stored conversation, with long texts cut. Sizes are those of the whole texts, in bytes.
 
     The database cuts them, so that a long conversation is neither sent nor parsed.
     """
 
     output_field = JSONField()
     template = """(SELECT jsonb_agg(message
-            || jsonb_build_object('content', left(message->>'content', %(characters)s),
-                'length', length(message->>'content'))
-            || CASE WHEN message ? 'reasoning'
-                THEN jsonb_build_object('reasoning', left(message->>'reasoning', %(characters)s),
-                    'reasoning_length', length(message->>'reasoning'))
-                ELSE '{}' END
+            || jsonb_build_object('content', left(content, %(characters)s), 'size', octet_length(content))
+            || CASE WHEN reasoning IS NULL THEN '{}' ELSE jsonb_build_object('reasoning',
+                left(reasoning, %(characters)s), 'reasoning_size', octet_length(reasoning)) END
             ORDER BY position)
-        FROM jsonb_array_elements(%(expressions)s) WITH ORDINALITY AS stored(message, position)
-        WHERE position <= %(messages)s)"""
+        FROM (SELECT position, message - 'content' - 'reasoning' AS message, message->>'content' AS content,
+                message->>'reasoning' AS reasoning
+            FROM jsonb_array_elements(%(expressions)s) WITH ORDINALITY AS stored(message, position)
+            WHERE position <= %(messages)s OFFSET 0) AS texts)"""
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression, characters=MAX_CHARACTERS, messages=MAX_MESSAGES)
+
+
+class OctetLength(Func):
+    """The size of a text in bytes. The database knows it without reading the text."""
+
+    function = "octet_length"
+    output_field = IntegerField()
 
 
 @dataclass(slots=True)
@@ -189,9 +195,9 @@ def _load_first_trials(trials: Any) -> Any:
         .defer("answer", "reasoning", "messages", "raw_response", "error", "run__errors")
         .annotate(
             answer_start=Left("answer", MAX_CHARACTERS),
-            answer_length=Length("answer"),
+            answer_size=OctetLength("answer"),
             reasoning_start=Left("reasoning", MAX_CHARACTERS),
-            reasoning_length=Length("reasoning"),
+            reasoning_size=OctetLength("reasoning"),
             short_messages=ShortMessages("messages"),
             messages_length=Func("messages", function="jsonb_array_length", output_field=IntegerField()),
             error_start=Left("error", MAX_CHARACTERS),
@@ -223,7 +229,7 @@ def _group(cells: Iterable[TranscriptCell]) -> list[Conversation]:
 
 
 def _shorten(turn: PreviewTurn) -> PreviewTurn:
-    return replace(turn, text=turn.text[:MAX_CHARACTERS], length=max(turn.length, len(turn.text)))
+    return replace(turn, text=turn.text[:MAX_CHARACTERS], size=turn.size or len(turn.text.encode()))
 
 
 def _load_preferences(trials: list[int]) -> list[Preference]:

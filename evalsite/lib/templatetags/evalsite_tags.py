@@ -362,18 +362,19 @@ def action(
 
 
 @register.inclusion_tag("partials/rest_of_text.html")
-def rest_of_text(text: str | None, url: str = "", *, post_to: str = "", length: int = 0) -> dict[str, Any]:
+def rest_of_text(text: str | None, url: str = "", *, post_to: str = "", size: int = 0) -> dict[str, Any]:
     """Render how much of a long text `beginning` shows, with a link to the whole text. A short text gives nothing.
 
     With `post_to`, a button sends the surrounding form to this address instead, because the text is not saved yet.
-    length: of the whole text, if `text` is its beginning only.
+    size: of the whole text in bytes, if `text` may be its beginning only.
     """
-    shown = len(long_text.shorten(text))
-    length = max(length, len(text or ""))
+    shown = long_text.shorten(text)
+    length = len(text or "")
     return {
-        "cut": length > shown,
-        "shown": shown,
+        "cut": length > len(shown) or size > len(shown.encode()),
+        "shown": len(shown),
         "length": length,
+        "size": size,
         "url": url,
         "post_to": post_to,
     }
@@ -389,12 +390,13 @@ def turn(
     note: str = "",
     whole_url: str = "",
     post_to: str = "",
-    length: int = 0,
+    size: int = 0,
 ) -> dict[str, Any]:
     """Render one turn of a conversation as it was sent or received. `role` is system, user, assistant or another.
 
     A long text is cut; `whole_url` is the address of a file with the whole text. A button posts the surrounding form to
-    `post_to` for it instead, because the text is not saved yet. length: of the whole text, if `text` is its beginning.
+    `post_to` for it instead, because the text is not saved yet. size: of the whole text in bytes, if `text` may be
+    cut already.
     """
     known = {"system": "gear", "user": "person", "assistant": "robot"}
     return {
@@ -407,5 +409,5 @@ def turn(
         "note": note,
         "whole_url": whole_url,
         "post_to": post_to,
-        "length": length,
+        "size": size,
     }

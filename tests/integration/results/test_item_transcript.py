@@ -174,7 +174,7 @@ def test_an_answer_of_ten_megabytes_is_cut_in_the_database(client, owner, capsys
               f"{len(page.content):,} bytes")  # fmt: skip
     assert len(page.content) < 100_000
     answers = [cell.answers[0].trial for cell in page.context["transcript"].cells]
-    assert [(len(trial.answer), trial.answer_length) for trial in answers] == [(transcript.MAX_CHARACTERS, TEN_MB)] * 2
+    assert [(len(trial.answer), trial.answer_size) for trial in answers] == [(transcript.MAX_CHARACTERS, TEN_MB)] * 2
     shown = page_text(page)
-    assert shown.count("The first 4\u202f000 of 10\u202f000\u202f000 characters.") == 4, "answer and reasoning of each"
+    assert shown.count("The first 4\u202f000 characters of 9.5\xa0MB.") == 4, "answer and reasoning of each"
     assert reverse("trial_text", args=[answers[0].pk, "answer"]) in shown
