@@ -56,22 +56,18 @@ def draw_unbalanced(params: TablesParams, rng: Random) -> Case:
 
 
 def _draw_case(params: TablesParams, rng: Random, operations: dict[str, Operation]) -> Case:
-    table = _draw_table(params, rng)
+    names = [word.capitalize() for word in rng.sample(load_dictionary(), params.rows)]
+    columns = rng.sample(COLUMNS, params.columns)
+    values = {column: rng.sample(range(1000), params.rows) for column in columns}
+    table: Table = [
+        {"name": name, "region": rng.choice(REGIONS)} | {column: values[column][index] for column in columns}
+        for index, name in enumerate(names)
+    ]
     column = rng.choice(list(table[0])[2:])
     question, target, reasoning = operations[params.operation](table, column, rng)
     choices = tuple(row["name"] for row in table) if params.operation == "max" else None
     facts = {"column": column, "operation": params.operation, "reasoning": reasoning}
     return Case(f"{FORMATS[params.format](table)}\n\n{question}", target, choices, facts)
-
-
-def _draw_table(params: TablesParams, rng: Random) -> Table:
-    names = [word.capitalize() for word in rng.sample(load_dictionary(), params.rows)]
-    columns = rng.sample(COLUMNS, params.columns)
-    values = {column: rng.sample(range(1000), params.rows) for column in columns}
-    return [
-        {"name": name, "region": rng.choice(REGIONS)} | {column: values[column][index] for column in columns}
-        for index, name in enumerate(names)
-    ]
 
 
 def _ask_lookup(table: Table, column: str, rng: Random) -> Answer:

@@ -112,7 +112,15 @@ class BoundMapping:
             for field in FIELDS
             if field in expressions and field not in ("metadata", "dims")
         }
-        self.norms = self._select_norms(expressions.get("dims", ""))
+        requested = {name.strip().lower() for name in expressions.get("dims", "").split("+") if name.strip()}
+        available = find_norm_dimensions(self.columns)
+        unknown = sorted(requested - set(available))
+        if unknown:
+            names = ", ".join(available) or "nothing"
+            raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {names}")
+        norms = find_norm_columns(self.columns)
+        self.norms = {column: target for column, target in norms.items() if target[0] in requested}
+        self.used |= set(self.norms)
         self.metadata = self._select_metadata(mapping.get("metadata"))
 
     def __contains__(self, field: str) -> bool:
@@ -164,17 +172,6 @@ class BoundMapping:
         if in_full:
             self.used.add(name)
         return name
-
-    def _select_norms(self, dims: str) -> dict[str, tuple[str, str]]:
-        requested = {name.strip().lower() for name in dims.split("+") if name.strip()}
-        available = find_norm_dimensions(self.columns)
-        unknown = sorted(requested - set(available))
-        if unknown:
-            names = ", ".join(available) or "nothing"
-            raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {names}")
-        norms = {column: target for column, target in find_norm_columns(self.columns).items() if target[0] in requested}
-        self.used |= set(norms)
-        return norms
 
     def _select_metadata(self, expression: str | None) -> list[str]:
         if expression is None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from datasets_app.importing.image_storage import store_images
-from datasets_app.importing.records import ItemReading, ItemRecord, NormRecord
+from datasets_app.importing.records import ItemReading, NormRecord
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.datasets import CurationError, list_keys
 from evalsite.lib.history import Actor, record_changes
@@ -71,7 +71,21 @@ def save_items(dataset: Dataset, reading: ItemReading, *, by: Actor) -> list[Ite
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         start = 0 if newest is None else newest + 1
         items = Item.objects.bulk_create(
-            (_make_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)),
+            (
+                Item(
+                    dataset=dataset,
+                    key=record.key,
+                    position=start + offset,
+                    input=record.input,
+                    image_id=record.image.sha256 if record.image else None,
+                    target=record.target,
+                    choices=list(record.choices),
+                    grading_scheme=record.grading_scheme,
+                    category=record.category,
+                    metadata=dict(record.metadata),
+                )
+                for offset, record in enumerate(reading.items)
+            ),
             batch_size=BATCH,
         )
         _write_norms({item.key: item for item in items}, [norm for record in reading.items for norm in record.norms])
@@ -97,21 +111,6 @@ def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) ->
 def _require_valid(reading: ItemReading) -> None:
     if not reading.ok:
         raise CurationError(f"{reading.report.error_total} errors in {reading.source_name}; nothing was saved")
-
-
-def _make_item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
-    return Item(
-        dataset=dataset,
-        key=record.key,
-        position=position,
-        input=record.input,
-        image_id=record.image.sha256 if record.image else None,
-        target=record.target,
-        choices=list(record.choices),
-        grading_scheme=record.grading_scheme,
-        category=record.category,
-        metadata=dict(record.metadata),
-    )
 
 
 def _write_norms(items: dict[str, Item], norms: Iterable[NormRecord]) -> None:

@@ -53,7 +53,21 @@ def read_items(
     with ExitStack() as stack:
         try:
             file, _ = stack.enter_context(open_source(source))
-            _read_file(reading, file, _open_images(images, stack, limits), limits, watch, leaves_out)
+            finder = _open_images(images, stack, limits)
+            if measure_file(file) > limits.file_bytes:
+                raise FileError(f"the file is larger than {limits.file_bytes // MIB} MiB")
+            reading.source_sha256 = hash_file(file)
+            table, name, inside = _split_archive(file, reading.source_name, limits)
+            reading.scratch = reading.scratch or ScratchFolder()
+            image_buffer = ImageBuffer(finder or inside, limits, reading.scratch)
+            if name:
+                reading.columns, rows = read_rows(table, name, reading.report, limits, reading.mapping.get(SHEET, ""))
+            else:
+                reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
+            reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
+            _ItemBuilder(reading, image_buffer, limits, leaves_out).read(
+                _report_progress(rows, watch) if watch else rows
+            )
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
@@ -95,28 +109,6 @@ def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> I
         return ImageFinder(FolderMembers(Path(images), limits))
     file, _ = stack.enter_context(open_source(images))
     return ImageFinder(ZipMembers(file, limits))
-
-
-def _read_file(
-    reading: ItemReading,
-    file: BinaryIO,
-    finder: ImageFinder | None,
-    limits: Limits,
-    watch: Callable[[int], None] | None,
-    leaves_out: bool,
-) -> None:
-    if measure_file(file) > limits.file_bytes:
-        raise FileError(f"the file is larger than {limits.file_bytes // MIB} MiB")
-    reading.source_sha256 = hash_file(file)
-    table, name, inside = _split_archive(file, reading.source_name, limits)
-    reading.scratch = reading.scratch or ScratchFolder()
-    image_buffer = ImageBuffer(finder or inside, limits, reading.scratch)
-    if name:
-        reading.columns, rows = read_rows(table, name, reading.report, limits, reading.mapping.get(SHEET, ""))
-    else:
-        reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
-    reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
-    _ItemBuilder(reading, image_buffer, limits, leaves_out).read(_report_progress(rows, watch) if watch else rows)
 
 
 def _report_progress(rows: Iterator[TableRow], watch: Callable[[int], None]) -> Iterator[TableRow]:
@@ -188,7 +180,34 @@ class _ItemBuilder:
             self.report.warning(None, "key", "no column contains keys; rows are numbered row-00001, row-00002, ...")
         for row in rows:
             try:
-                item = self._build_item(row)
+                value = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
+                key = clean_key(value, self.limits)
+                if isinstance(value, str) and value != key:
+                    self.report.warning(row, "key", f"{value!r} is read as {key!r}")
+                earlier = self.first_row.setdefault(key, row.number)
+                if earlier != row.number:
+                    raise BadField("key", f"{key!r} is the key of row {earlier} already")
+                image = self._find_image(row, key)
+                text = self._read_text(row, "input")
+                if not text.strip() and image is None:
+                    raise BadField("input", "neither an input nor an image")
+                choices = clean_choices(self._evaluate(row, "choices"), self.limits)
+                target = self._read_text(row, "target")
+                if choices and target and not is_choice(target, choices):
+                    self.report.warning(row, "target", f"{target[:60]!r} is none of the choices")
+                item = ItemRecord(
+                    key=key,
+                    input=text,
+                    image=image,
+                    target=target,
+                    choices=choices,
+                    grading_scheme=self._read_text(row, "grading_scheme"),
+                    category=clean_text(
+                        "category", self._evaluate(row, "category"), self.limits.category_chars
+                    ).strip(),
+                    metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
+                    norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
+                )
             except BadField as error:
                 if self.leaves_out:
                     cells = {column: _make_preview(row.values.get(column)) for column in self.reading.columns}
@@ -206,28 +225,6 @@ class _ItemBuilder:
         hint = f"; column {images!r} may name images, but none were given" if images else ""
         raise FileError(f"map input: choose a column; the file has {', '.join(self.reading.columns[:20])}{hint}")
 
-    def _build_item(self, row: TableRow) -> ItemRecord:
-        key = self._read_key(row)
-        image = self._find_image(row, key)
-        text = self._read_text(row, "input")
-        if not text.strip() and image is None:
-            raise BadField("input", "neither an input nor an image")
-        choices = clean_choices(self._evaluate(row, "choices"), self.limits)
-        target = self._read_text(row, "target")
-        if choices and target and not is_choice(target, choices):
-            self.report.warning(row, "target", f"{target[:60]!r} is none of the choices")
-        return ItemRecord(
-            key=key,
-            input=text,
-            image=image,
-            target=target,
-            choices=choices,
-            grading_scheme=self._read_text(row, "grading_scheme"),
-            category=self._read_category(row),
-            metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
-            norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
-        )
-
     def _evaluate(self, row: TableRow, field: str) -> Any:
         try:
             return self.bound.evaluate(field, row.values)
@@ -236,19 +233,6 @@ class _ItemBuilder:
 
     def _read_text(self, row: TableRow, field: str) -> str:
         return clean_text(field, self._evaluate(row, field), self.limits.text_chars)
-
-    def _read_category(self, row: TableRow) -> str:
-        return clean_text("category", self._evaluate(row, "category"), self.limits.category_chars).strip()
-
-    def _read_key(self, row: TableRow) -> str:
-        value = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
-        key = clean_key(value, self.limits)
-        if isinstance(value, str) and value != key:
-            self.report.warning(row, "key", f"{value!r} is read as {key!r}")
-        earlier = self.first_row.setdefault(key, row.number)
-        if earlier != row.number:
-            raise BadField("key", f"{key!r} is the key of row {earlier} already")
-        return key
 
     def _find_image(self, row: TableRow, key: str) -> BufferedImage | None:
         """Return the image named by the image column, or None.

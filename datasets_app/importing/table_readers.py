@@ -227,7 +227,8 @@ def read_csv(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[lis
     file.seek(0)
     csv.field_size_limit(limits.text_chars)  # Applies to the whole process. No other code reads uploaded CSV.
     reader = csv.reader(_iterate_lines(_open_text(file, encoding), limits), delimiter=delimiter, strict=True)
-    columns = _read_header(_iterate_records(reader), report, limits)
+    _, cells = next(_iterate_records(reader), (0, []))
+    columns = _name_columns(cells, report, limits)
     return [name for name in columns if name], _iterate_csv_rows(reader, columns, report)
 
 
@@ -269,11 +270,6 @@ def _iterate_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             raise FileError(f"line {line}: {error}; a quote may be missing or not doubled") from None
         if any(cell.strip() for cell in cells):
             yield line, cells
-
-
-def _read_header(records: Iterator[tuple[int, list[str]]], report: ReadingReport, limits: Limits) -> list[str]:
-    _, cells = next(records, (0, []))
-    return _name_columns(cells, report, limits)
 
 
 def _name_columns(cells: list[str], report: ReadingReport, limits: Limits) -> list[str]:

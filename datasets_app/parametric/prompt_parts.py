@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Iterable
-from typing import Any
 
 from datasets_app.generators.generator import Case, format_final_line
 from datasets_app.generators.registry import get_generator
@@ -51,17 +50,14 @@ def _choose_examples(point: DifficultyPoint, seed: int, inputs: Container[str] |
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
     examples: dict[str, Case] = {}
-    for params in (_select_options(point), {}):
+    # The point's parameters without numbers. Examples use the task's default numbers.
+    kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
+    options = {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
+    for params in (options, {}):
         if len(examples) < EXAMPLE_COUNT:
             cases = draw_examples(point.base_task, params, 2 * EXAMPLE_COUNT, avoid=inputs, version=point.version)
             examples |= {case.input: case for case in cases if case.input not in examples}
     return list(examples.values())[:EXAMPLE_COUNT]
-
-
-def _select_options(point: DifficultyPoint) -> dict[str, Any]:
-    """Return the point's parameters without numbers. Examples use the task's default numbers."""
-    kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
-    return {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
 
 
 def _hash_input(text: str) -> bytes:

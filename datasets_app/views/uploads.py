@@ -107,12 +107,30 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
         return _handle_import_button(request, upload)
     job, table = upload.job, upload.table
     if job and job.result:
-        return _redirect_to_import(request, upload, job)
+        # Redirect to the items, or to the details page if there are warnings. htmx then loads the whole page.
+        if wants_part(request):
+            return HttpResponseClientRefresh()
+        slug, version = job.result["dataset"]
+        dataset = Dataset.objects.filter(slug=slug, version=version).first()
+        if dataset is None:
+            raise Http404
+        messages.success(request, f"{dataset} is a draft of {dataset.item_count} items.")
+        outcome = upload.outcome
+        if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
+            return redirect("dataset_about", slug, version)
+        return redirect(dataset)
     if job is None or job.is_active or job.is_lost or table is None:
         return _render_progress(request, upload, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return _render_mapping(request, upload, table, _make_mapping_form(upload, table, upload.outcome))
+    # The mapping form with the last input and its errors, or with the guessed mapping.
+    entered = upload.outcome.entered if upload.outcome else None
+    form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table), sheets=table.sheets)
+    if upload.outcome and entered and form.is_valid():
+        form.add_mapping_errors(pending_uploads.collect_mapping_errors(upload.outcome.report.errors))
+        if upload.outcome.error:
+            form.add_error(None, upload.outcome.error)
+    return _render_mapping(request, upload, table, form)
 
 
 @require_safe
@@ -189,17 +207,6 @@ def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> st
     return f"{reverse('dataset_hub' if upload.download else 'dataset_new')}?upload={upload.token}"
 
 
-def _make_mapping_form(upload: PendingUpload, table: TableColumns, outcome: JobResult | None) -> MappingForm:
-    """Return the mapping form with the last input and its errors, or with the guessed mapping."""
-    entered = outcome.entered if outcome else None
-    form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table), sheets=table.sheets)
-    if outcome and entered and form.is_valid():
-        form.add_mapping_errors(pending_uploads.collect_mapping_errors(outcome.report.errors))
-        if outcome.error:
-            form.add_error(None, outcome.error)
-    return form
-
-
 def _render_mapping(
     request: HttpRequest, upload: PendingUpload, table: TableColumns, form: MappingForm
 ) -> HttpResponse:
@@ -215,24 +222,6 @@ def _render_mapping(
     return render(request, "datasets_app/dataset_import.html", context)
 
 
-def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: BackgroundJob) -> HttpResponse:
-    """Redirect to the items, or to the details page if there are warnings.
-
-    htmx then loads the whole page.
-    """
-    if wants_part(request):
-        return HttpResponseClientRefresh()
-    slug, version = job.result["dataset"]
-    dataset = Dataset.objects.filter(slug=slug, version=version).first()
-    if dataset is None:
-        raise Http404
-    messages.success(request, f"{dataset} is a draft of {dataset.item_count} items.")
-    outcome = upload.outcome
-    if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
-        return redirect("dataset_about", slug, version)
-    return redirect(dataset)
-
-
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse:
@@ -244,13 +233,27 @@ def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse
             _store_norms(request, dataset) if request.method == "POST" else _render_norms(request, dataset, NormsForm())
         )
     if request.method == "POST":
-        return _handle_norms_button(request, dataset, upload)
+        # Perform the action of a button: discard the table or read it again. A new table replaces the upload.
+        if "again" in request.POST:
+            upload.retry_job()
+            return redirect(_make_norms_url(dataset, upload))
+        upload.discard()
+        if "discard" not in request.POST:
+            return _store_norms(request, dataset)
+        messages.success(request, "The upload was discarded; nothing was saved.")
+        return redirect("dataset_norms", dataset.slug, dataset.version)
     job = upload.job
     if job is None or job.is_active or job.state == "failed":
         return _render_progress(request, upload, job, dataset)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return _show_norms_result(request, dataset, upload)
+    # Redirect to the dataset's details after an import, or show the errors of the table above the form.
+    outcome = upload.outcome
+    if outcome and outcome.ok and outcome.norms:
+        upload.discard()
+        messages.success(request, f"{outcome.norms} norms are stored.")
+        return redirect("dataset_about", dataset.slug, dataset.version)
+    return _render_norms(request, dataset, NormsForm(), outcome, upload.table_name)
 
 
 def _find_norms_upload(request: HttpRequest, dataset: Dataset) -> PendingUpload | None:
@@ -271,28 +274,6 @@ def _store_norms(request: HttpRequest, dataset: Dataset) -> HttpResponse:
             upload.request_job("norms")
             return redirect(_make_norms_url(dataset, upload))
     return _render_norms(request, dataset, form)
-
-
-def _handle_norms_button(request: HttpRequest, dataset: Dataset, upload: PendingUpload) -> HttpResponse:
-    """Perform the action of a button: discard the table or read it again. A new table replaces the upload."""
-    if "again" in request.POST:
-        upload.retry_job()
-        return redirect(_make_norms_url(dataset, upload))
-    upload.discard()
-    if "discard" not in request.POST:
-        return _store_norms(request, dataset)
-    messages.success(request, "The upload was discarded; nothing was saved.")
-    return redirect("dataset_norms", dataset.slug, dataset.version)
-
-
-def _show_norms_result(request: HttpRequest, dataset: Dataset, upload: PendingUpload) -> HttpResponse:
-    """Redirect to the dataset's details after an import, or show the errors of the table above the form."""
-    outcome = upload.outcome
-    if outcome and outcome.ok and outcome.norms:
-        upload.discard()
-        messages.success(request, f"{outcome.norms} norms are stored.")
-        return redirect("dataset_about", dataset.slug, dataset.version)
-    return _render_norms(request, dataset, NormsForm(), outcome, upload.table_name)
 
 
 def _render_norms(
