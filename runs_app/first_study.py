@@ -55,17 +55,14 @@ def prepare_endpoint(provider: str, base_url: str, allowed_host: str = "") -> En
     """Return the endpoint with this provider and address, or a new unsaved one with a name from the address."""
     endpoint = Endpoint.objects.filter(provider=provider, base_url=base_url).order_by("pk").first()
     if endpoint is None:
-        endpoint = Endpoint(provider=provider, base_url=base_url, name=_choose_endpoint_name(provider, base_url))
+        parts = urlsplit(base_url)
+        address = parts.hostname or provider
+        name = slugify(f"{address.replace('.', '-')}-{parts.port}" if parts.port else address.replace(".", "-"))[:60]
+        taken = set(Endpoint.objects.values_list("name", flat=True))
+        endpoint_name = next(free for free in (name, *(f"{name}-{n}" for n in range(2, 1000))) if free not in taken)
+        endpoint = Endpoint(provider=provider, base_url=base_url, name=endpoint_name)
     endpoint.allowed_host = allowed_host or endpoint.allowed_host
     return endpoint
-
-
-def _choose_endpoint_name(provider: str, base_url: str) -> str:
-    parts = urlsplit(base_url)
-    address = parts.hostname or provider
-    name = slugify(f"{address.replace('.', '-')}-{parts.port}" if parts.port else address.replace(".", "-"))[:60]
-    taken = set(Endpoint.objects.values_list("name", flat=True))
-    return next(free for free in (name, *(f"{name}-{n}" for n in range(2, 1000))) if free not in taken)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -173,19 +173,18 @@ def _find_change(
     if listed.max_output_tokens is not None and (model is None or model.max_output_tokens is None):
         fields["max_output_tokens"] = listed.max_output_tokens
     if model is None:
-        name = _choose_name(listed.model, endpoint, taken)
+        slug = re.sub(r"[^a-z0-9_]+", "-", listed.model.lower()).strip("-_") or "model"
+        names = [
+            slug[:80],
+            f"{slug[:40]}-{endpoint.name}"[:80].strip("-"),
+            *(f"{slug[:70]}-{n}" for n in range(2, 1000)),
+        ]
+        name = next(name for name in names if name not in taken)
         taken.add(name)
         return ModelListChange(listed, None, name, fields)
     return ModelListChange(
         listed, model, model.name, {name: value for name, value in fields.items() if getattr(model, name) != value}
     )
-
-
-def _choose_name(model: str, endpoint: Endpoint, taken: Collection[str]) -> str:
-    """Return a free name for a model: its id in small letters, with the endpoint's name if that is taken."""
-    slug = re.sub(r"[^a-z0-9_]+", "-", model.lower()).strip("-_") or "model"
-    names = [slug[:80], f"{slug[:40]}-{endpoint.name}"[:80].strip("-"), *(f"{slug[:70]}-{n}" for n in range(2, 1000))]
-    return next(name for name in names if name not in taken)
 
 
 @transaction.atomic

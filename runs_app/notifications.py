@@ -169,19 +169,20 @@ def _deliver(message: Notification) -> str:
     if choice is None:
         return "the account has no notifications"
     if message.channel == Notification.Channel.MAIL:
-        return _send_mail(message, choice.user.email)
+        if not (choice.user.email and settings.EMAIL_HOST):
+            return "no mail server or no address"
+        subject = f"{message.experiment.slug if message.experiment else 'Evalsite'}: {message.get_event_display()}"
+        try:
+            send_mail(
+                subject,
+                f"{message.text}\n\n{build_address(message)}\n",
+                settings.DEFAULT_FROM_EMAIL,
+                [choice.user.email],
+            )
+        except (OSError, smtplib.SMTPException) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
     return send_webhook(choice.webhook_url, choice.webhook_secret, build_payload(message))
-
-
-def _send_mail(message: Notification, address: str) -> str:
-    if not (address and settings.EMAIL_HOST):
-        return "no mail server or no address"
-    subject = f"{message.experiment.slug if message.experiment else 'Evalsite'}: {message.get_event_display()}"
-    try:
-        send_mail(subject, f"{message.text}\n\n{build_address(message)}\n", settings.DEFAULT_FROM_EMAIL, [address])
-    except (OSError, smtplib.SMTPException) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
 
 
 def build_address(message: Notification) -> str:

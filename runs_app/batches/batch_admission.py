@@ -55,7 +55,16 @@ def admit_batches() -> list[int]:
 def _admit_or_stop(counter_keys: CounterKeys) -> ProviderBatch | None:
     """Create a batch for a run. Stop the run with a reason if it cannot be claimed, so that the others continue."""
     try:
-        return _admit(counter_keys)
+        with transaction.atomic():
+            counters = lock_counters(counter_keys.endpoint_id, [counter_keys.run_id], batched=True)
+            if counters is None or counter_keys.run_id not in counters.runs:
+                return None
+            endpoint = Endpoint.objects.get(pk=counter_keys.endpoint_id)
+            batch = None
+            if counters.endpoint.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
+                batch = _claim_batch(counters, counter_keys, endpoint)
+            counters.write_changes()  # This stops the run if its failure limit was lowered meanwhile.
+            return batch
     except OUTAGES:
         raise
     except Exception as error:
@@ -69,19 +78,6 @@ def list_runs_with_work() -> list[CounterKeys]:
     with connection.cursor() as cursor:
         cursor.execute(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])
         return [CounterKeys(*row) for row in cursor.fetchall()]
-
-
-def _admit(counter_keys: CounterKeys) -> ProviderBatch | None:
-    with transaction.atomic():
-        counters = lock_counters(counter_keys.endpoint_id, [counter_keys.run_id], batched=True)
-        if counters is None or counter_keys.run_id not in counters.runs:
-            return None
-        endpoint = Endpoint.objects.get(pk=counter_keys.endpoint_id)
-        batch = None
-        if counters.endpoint.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
-            batch = _claim_batch(counters, counter_keys, endpoint)
-        counters.write_changes()  # This stops the run if its failure limit was lowered meanwhile.
-        return batch
 
 
 def _claim_batch(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:

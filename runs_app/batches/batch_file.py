@@ -41,7 +41,12 @@ class BatchFileBuilder:
         file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed after the submission
         try:
             file.write(self._api.opening)
-            await self._write_all(file)
+            after = 0
+            while jobs := await self._sql(self._build_jobs, after):
+                after = jobs[-1].claim.trial_id
+                results = [result for job in jobs if (result := await self._write_or_conclude(job, file))]
+                if self._is_first and results:
+                    await self._sql(record_each, results, self._lease.worker_id)
             file.write(self._api.closing)
             file.flush()
         except BaseException:
@@ -51,14 +56,6 @@ class BatchFileBuilder:
             return BatchFile(file, self._n, self._headers)
         file.close()
         return None
-
-    async def _write_all(self, file: IO[bytes]) -> None:
-        after = 0
-        while jobs := await self._sql(self._build_jobs, after):
-            after = jobs[-1].claim.trial_id
-            results = [result for job in jobs if (result := await self._write_or_conclude(job, file))]
-            if self._is_first and results:
-                await self._sql(record_each, results, self._lease.worker_id)
 
     def _build_jobs(self, after: int) -> Sequence[Job]:
         return build_jobs(list_held_claims(self._lease, after=after), self._designs)

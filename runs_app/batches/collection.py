@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from decimal import Decimal
 
 from django.db import connection
@@ -55,7 +55,17 @@ async def collect_results(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:
     designs = DesignCache()
     all_lines = api.iter_lines(lease.batch.provider_id, state.files)
     async for lines in _iter_chunks(all_lines, max_lines=2 * lease.batch.n_requests + LINES_PER_CHUNK):
-        await _record_lines(lease, sql, designs, lines)
+        # Record the lines whose trials this batch still holds. Others were recorded before, or belong to another batch.
+        by_trial = {
+            trial: line for line in lines if (trial := parse_custom_id(line.custom_id, lease.batch.key)) is not None
+        }
+        jobs = await sql(_build_jobs, lease, designs, by_trial)
+        results = []
+        for job in jobs:
+            results.append(await _build_line_result(lease, job, by_trial[job.claim.trial_id]))
+            await asyncio.sleep(0)  # Reading takes a millisecond or two, so let other tasks run.
+        if results:
+            lease.recorded += await sql(record_each, results, lease.worker_id)
     await sql(_end_batch, lease, state.phase)
     return False
 
@@ -75,20 +85,6 @@ async def _iter_chunks(lines: AsyncIterator[Line], max_lines: int) -> AsyncItera
             break
     if chunk:
         yield chunk
-
-
-async def _record_lines(lease: BatchLease, sql: Sql, designs: DesignCache, lines: Sequence[Line]) -> None:
-    """Record the lines whose trials this batch still holds. Others were recorded before, or belong to another batch."""
-    by_trial = {
-        trial: line for line in lines if (trial := parse_custom_id(line.custom_id, lease.batch.key)) is not None
-    }
-    jobs = await sql(_build_jobs, lease, designs, by_trial)
-    results = []
-    for job in jobs:
-        results.append(await _build_line_result(lease, job, by_trial[job.claim.trial_id]))
-        await asyncio.sleep(0)  # Reading takes a millisecond or two, so let other tasks run.
-    if results:
-        lease.recorded += await sql(record_each, results, lease.worker_id)
 
 
 def _build_jobs(lease: BatchLease, designs: DesignCache, by_trial: dict[int, Line]) -> list[Job]:

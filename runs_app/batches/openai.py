@@ -65,7 +65,8 @@ class OpenAiBatches:
             metadata = batch.get("metadata")
             if isinstance(metadata, dict) and metadata.get(METADATA_KEY) == search.key.hex:
                 return parse_state(batch)
-            if _is_before(batch.get("created_at"), search.since):
+            created = _parse_time(batch.get("created_at"))
+            if created is not None and (search.since - created).total_seconds() > CLOCK_TOLERANCE_S:
                 return None
         return None
 
@@ -104,7 +105,9 @@ def parse_state(batch: dict[str, Any]) -> State:
     """Return the state in a batch object."""
     status_name = _read_text(batch.get("status"), 40)
     files = [batch.get(name) for name in ("output_file_id", "error_file_id")]
-    problems = _list_problems(batch)
+    errors = batch.get("errors")
+    rows = errors.get("data") if isinstance(errors, dict) else None
+    problems = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return State(
         provider_id=_read_text(batch.get("id"), 200),
         phase=PHASES.get(status_name, Phase.WORKING),
@@ -130,12 +133,6 @@ def parse_line(payload: dict[str, Any]) -> Line:
     return Line(name, 500, json.dumps({"error": error}).encode())
 
 
-def _list_problems(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    errors = batch.get("errors")
-    rows = errors.get("data") if isinstance(errors, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
 def _read_text(value: Any, max_chars: int) -> str:
     return value[:max_chars] if isinstance(value, str) else ""
 
@@ -143,8 +140,3 @@ def _read_text(value: Any, max_chars: int) -> str:
 def _parse_time(value: Any) -> datetime | None:
     is_time = isinstance(value, int | float) and 0 < value < 2**33
     return datetime.fromtimestamp(value, UTC) if is_time else None
-
-
-def _is_before(value: Any, moment: datetime) -> bool:
-    created = _parse_time(value)
-    return created is not None and (moment - created).total_seconds() > CLOCK_TOLERANCE_S

@@ -47,7 +47,23 @@ class Submission:
             if existing is not None:
                 return await self._adopt(existing, "found by its key")
         try:
-            state = await self._upload_and_create()
+            file, is_rebuilt = self._files.get(self._lease.batch.pk), False
+            if file is None and not self._lease.batch.input_file:
+                is_rebuilt = True
+                file = await BatchFileBuilder(self._lease, self._api, self._sql, is_first=False).build()
+                if file is not None:
+                    self._files[self._lease.batch.pk] = file
+            batch = self._lease.batch
+            if file is not None and not batch.input_file:
+                may_exist = is_rebuilt or batch.tries > 0
+                await self._sql(
+                    self._lease.save, input_file=await self._api.upload(file, batch.key, may_exist=may_exist)
+                )
+            # From here on, the provider may have a batch whose id this row does not have.
+            await self._sql(
+                self._lease.save_before_submission, search_until=Now() + timedelta(seconds=LOST_S), expires_at=None
+            )
+            state = await self._api.create(file, self._lease.batch.input_file, batch.key)
         except CallFailure as failure:
             await self._sql(handle_failure, self._lease, failure)
             return False
@@ -64,23 +80,6 @@ class Submission:
         if state is None and not was_lost:
             raise AmbiguousSubmission
         return state
-
-    async def _upload_and_create(self) -> State:
-        file, is_rebuilt = self._files.get(self._lease.batch.pk), False
-        if file is None and not self._lease.batch.input_file:
-            is_rebuilt = True
-            file = await BatchFileBuilder(self._lease, self._api, self._sql, is_first=False).build()
-            if file is not None:
-                self._files[self._lease.batch.pk] = file
-        batch = self._lease.batch
-        if file is not None and not batch.input_file:
-            may_exist = is_rebuilt or batch.tries > 0
-            await self._sql(self._lease.save, input_file=await self._api.upload(file, batch.key, may_exist=may_exist))
-        # From here on, the provider may have a batch whose id this row does not have.
-        await self._sql(
-            self._lease.save_before_submission, search_until=Now() + timedelta(seconds=LOST_S), expires_at=None
-        )
-        return await self._api.create(file, self._lease.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, origin: str) -> bool:
         await self._sql(self._lease.save_provider_state, provider_id=state.provider_id, **build_state_columns(state))

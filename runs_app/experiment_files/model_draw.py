@@ -125,7 +125,21 @@ class Draw(DrawSpec):
 
 def draw(spec: DrawSpec, site: Iterable[Candidate], *, at: str) -> Draw:
     """Draw from the site's models. `at` is the recorded time. Raise DrawError if the models do not allow the draw."""
-    candidates = _select_candidates(spec, site)
+    # The models that `from` selects, by name. A model must match one entry of each kind.
+    by_name = sorted(site, key=lambda candidate: candidate.name)
+    values_by_kind: dict[str, list[str]] = {}
+    for index, entry in enumerate(spec.selectors):
+        kind, value = _parse_entry(f"from[{index}]", entry)
+        if not any(candidate.matches(kind, value) for candidate in by_name):
+            raise DrawError(f"from[{index}]", f"no active model has the {kind} {value}")
+        values_by_kind.setdefault(kind, []).append(value)
+    candidates = [
+        candidate
+        for candidate in by_name
+        if all(any(candidate.matches(kind, value) for value in values) for kind, values in values_by_kind.items())
+    ]
+    if not candidates:
+        raise DrawError("from", "there is no active model to draw from")
     strata = _build_strata(spec, candidates)
     if spec.draw > len(candidates):
         raise DrawError("draw", f"cannot draw {spec.draw} of {len(candidates)} models; draw fewer, or from more")
@@ -142,25 +156,6 @@ def _draw_names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
-
-
-def _select_candidates(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
-    """Return the models that `from` selects, by name. A model must match one entry of each kind."""
-    by_name = sorted(site, key=lambda candidate: candidate.name)
-    values_by_kind: dict[str, list[str]] = {}
-    for index, entry in enumerate(spec.selectors):
-        kind, value = _parse_entry(f"from[{index}]", entry)
-        if not any(candidate.matches(kind, value) for candidate in by_name):
-            raise DrawError(f"from[{index}]", f"no active model has the {kind} {value}")
-        values_by_kind.setdefault(kind, []).append(value)
-    matches = [
-        candidate
-        for candidate in by_name
-        if all(any(candidate.matches(kind, value) for value in values) for kind, values in values_by_kind.items())
-    ]
-    if not matches:
-        raise DrawError("from", "there is no active model to draw from")
-    return matches
 
 
 def _parse_entry(key: str, entry: str) -> tuple[str, str]:

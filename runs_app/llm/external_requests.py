@@ -71,10 +71,6 @@ def _check_fields(payload: Mapping[str, Any], form: str) -> None:
         calls = message.get("tool_calls") or []
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
             raise RequestRefused("messages: tool_calls must be a list of objects")
-    _check_parts(payload)
-
-
-def _check_parts(payload: Mapping[str, Any]) -> None:
     for part in _iterate_parts(payload):
         if part.get("type") not in PART_TYPES:
             raise RequestRefused(f"messages: a part of type {part.get('type')!r} has no known size")

@@ -164,6 +164,26 @@ def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
         litellm_call_id=exchange.trace_id,
         function_id=exchange.trace_id,
     )
+    # The sampler's parameters for litellm. Only known names pass: litellm has control arguments, too.
+    provider = _get_provider(request)
+    settings_by_name = {name: value for name, value in request.parameters.items() if value is not None}
+    if problem := parameters.find_problem(request.provider, settings_by_name):
+        raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
+    limits_output = parameters.limits_output(settings_by_name)
+    if provider.needs_output_limit and request.max_output_tokens and not limits_output:
+        settings_by_name["max_tokens"] = request.max_output_tokens
+    supported = (TRANSLATED | provider.native) - provider.renamed.keys()
+    arguments = {name: value for name, value in settings_by_name.items() if name in supported}
+    extra = {
+        provider.renamed.get(name, name): value for name, value in settings_by_name.items() if name not in supported
+    }
+    if extra:
+        arguments["extra_body"] = extra
+    if provider.get_defaults is not None:
+        arguments = {**provider.get_defaults(settings_by_name), **arguments}
+    if provider.speaks_openai and (request.base_url or not provider.checks_parameters):
+        # litellm looks parameters up by the names of models, but such a server may serve any model.
+        arguments["allowed_openai_params"] = sorted(TRANSLATED & arguments.keys())
     return litellm.completion(
         # litellm removes the first part, even of a model's own name.
         model=f"{_get_provider(request).adapter}/{request.model}",
@@ -177,7 +197,7 @@ def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
         acompletion=True,
         litellm_logging_obj=log,
         _skip_responses_api_bridge=True,  # the bridge would use its own client
-        **_build_parameters(request),
+        **arguments,
     )
 
 
@@ -210,30 +230,6 @@ def _get_key(request: CallRequest) -> str:
     if not key:
         raise CallFailure(ErrorClass.MISSING_KEY, f"the environment variable {request.key_env} is not set")
     return key
-
-
-def _build_parameters(request: CallRequest) -> dict[str, Any]:
-    """Return the sampler's parameters for litellm. Only known names pass: litellm has control arguments, too."""
-    provider = _get_provider(request)
-    settings_by_name = {name: value for name, value in request.parameters.items() if value is not None}
-    if problem := parameters.find_problem(request.provider, settings_by_name):
-        raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
-    limits_output = parameters.limits_output(settings_by_name)
-    if provider.needs_output_limit and request.max_output_tokens and not limits_output:
-        settings_by_name["max_tokens"] = request.max_output_tokens
-    supported = (TRANSLATED | provider.native) - provider.renamed.keys()
-    arguments = {name: value for name, value in settings_by_name.items() if name in supported}
-    extra = {
-        provider.renamed.get(name, name): value for name, value in settings_by_name.items() if name not in supported
-    }
-    if extra:
-        arguments["extra_body"] = extra
-    if provider.get_defaults is not None:
-        arguments = {**provider.get_defaults(settings_by_name), **arguments}
-    if provider.speaks_openai and (request.base_url or not provider.checks_parameters):
-        # litellm looks parameters up by the names of models, but such a server may serve any model.
-        arguments["allowed_openai_params"] = sorted(TRANSLATED & arguments.keys())
-    return arguments
 
 
 def _get_listed_cost(request: CallRequest, usage: Any) -> float | None:
@@ -320,14 +316,8 @@ async def read_batch_reply(request: CallRequest, status: int, body: bytes, disco
         raise add_bill(request, failure, replay, _get_listed_cost, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`
         raise add_bill(request, replay.get_failure(error), replay, _get_listed_cost, discount) from None
-    return _apply_batch_price(request, reply, discount)
-
-
-def _apply_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
-    """Return the reply at the batch's price. Its `list_usd` stays, so the ledger shows the difference as saved.
-
-    A cost that the provider states counts if it is larger.
-    """
+    # The reply at the batch's price. Its `list_usd` stays, so the ledger shows the difference as saved. A cost that the
+    # provider states counts if it is larger.
     if reply.cost_source not in ("price list", "litellm"):
         return reply
     listed = _get_listed_batch_share(request, reply) if reply.cost_source == "litellm" else None

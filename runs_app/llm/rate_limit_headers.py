@@ -76,18 +76,14 @@ def _parse_seconds(text: str | None, now: datetime) -> float:
     try:
         number = float(text)
     except ValueError:
-        return _parse_seconds_until(text, now)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return DEFAULT_RESET_S
+        return _clamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
     if number >= EPOCH_S:
         number = number / (1000 if number >= EPOCH_MS else 1) - now.timestamp()
     return _clamp(number)
-
-
-def _parse_seconds_until(text: str, now: datetime) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return DEFAULT_RESET_S
-    return _clamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
 
 
 def _clamp(seconds: float) -> float:

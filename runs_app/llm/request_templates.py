@@ -80,7 +80,16 @@ class RequestTemplates:
         if split is None:
             return None
         places, texts = split
-        identity = _identify(request, key, places)
+        identity = (
+            request.provider,
+            request.model,
+            request.base_url,
+            key,
+            json.dumps(request.parameters),
+            json.dumps(request.response_format),
+            request.max_output_tokens,
+            places,
+        )
         if identity not in self._templates:
             self._store(identity, await self._build(request, key, texts))
         template = self._templates.get(identity)
@@ -110,19 +119,6 @@ class RequestTemplates:
             return None
         template = find_places(with_markers, len(texts)) if shaped and with_markers else None
         return template if template is not None and template.fill(texts) == shaped else None
-
-
-def _identify(request: CallRequest, key: str, places: Places) -> Places:
-    return (
-        request.provider,
-        request.model,
-        request.base_url,
-        key,
-        json.dumps(request.parameters),
-        json.dumps(request.response_format),
-        request.max_output_tokens,
-        places,
-    )
 
 
 def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[Text]] | None:

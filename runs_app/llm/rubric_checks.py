@@ -154,11 +154,8 @@ def _find_part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
     unknown_keys = sorted({str(key) for part in parts for key in set(part) - keys})
     if unknown_keys:
         return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(unknown_keys)}."]
-    return _find_name_problems([part.get("name") for part in parts], noun)
-
-
-def _find_name_problems(names: Sequence[Any], noun: str) -> list[str]:
-    """Return the errors in the names. A judge repeats the names, so they are plain and differ by more than case."""
+    # The errors in the names. A judge repeats the names, so they are plain and differ by more than case.
+    names = [part.get("name") for part in parts]
     bad = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
     if bad:
         return [f"The name of a {noun} starts with a letter and has letters, digits, spaces, - and _; not {bad[0]}."]

@@ -57,17 +57,6 @@ def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> End
     blocker = find_endpoint_blocker(endpoint)
     # The requests since midnight in the endpoint's time zone. A count from an earlier day is 0.
     day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    return EndpointLoad(
-        endpoint,
-        limit,
-        (limiter.today if limiter.day in ("", day) else 0),
-        build_limit_curve(points),
-        _list_reported_limits(limiter),
-        blocker,
-    )
-
-
-def _list_reported_limits(limiter: RateLimiterState) -> list[ProviderLimit]:
     reports = (
         ("requests", limiter.reported_requests, limiter.requests_until),
         ("tokens", limiter.reported_tokens, limiter.tokens_until),
@@ -77,4 +66,12 @@ def _list_reported_limits(limiter: RateLimiterState) -> list[ProviderLimit]:
         for unit, n, until in reports
         if n is not None and until is not None
     ]
-    return [limit for limit in limits if limit.until > timezone.now()]
+    reported_limits = [limit for limit in limits if limit.until > timezone.now()]
+    return EndpointLoad(
+        endpoint,
+        limit,
+        (limiter.today if limiter.day in ("", day) else 0),
+        build_limit_curve(points),
+        reported_limits,
+        blocker,
+    )

@@ -178,7 +178,13 @@ class _CellEstimator:
             to_do,
             likely,
             ceiling=self.design.get_ceiling(cell),
-            expected=self._compute_expected(cell, cell_runs),
+            expected=costs.compute_expected_cost(
+                self.design.get_prices(cell),
+                self.design.get_ceiling(cell),
+                own=compute_observed_tokens(cell_runs),
+                group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
+                pooled=compute_observed_tokens(self.runs),
+            ),
             discount=self.design.get_discount(cell),
             cached=max(0, min(n_cached, likely)),
         )
@@ -188,15 +194,6 @@ class _CellEstimator:
         if self.counts_pilots:
             return n_trials - pilot_module.count_missing(self.design, run, n_trials)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
-
-    def _compute_expected(self, cell: Cell, cell_runs: list[Run]) -> Expectation | None:
-        return costs.compute_expected_cost(
-            self.design.get_prices(cell),
-            self.design.get_ceiling(cell),
-            own=compute_observed_tokens(cell_runs),
-            group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
-            pooled=compute_observed_tokens(self.runs),
-        )
 
 
 def compute_observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:

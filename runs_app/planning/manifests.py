@@ -17,7 +17,7 @@ from evalsite.lib.history import Actor
 from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app.experiment_options import BUDGET, list_options
 from runs_app.grading_interface import grading
-from runs_app.models import Condition, Experiment, LanguageModel, Manifest
+from runs_app.models import Experiment, LanguageModel, Manifest
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.planning.spec_io import SETTINGS, build_spec
 from runs_app.pricing.estimated_costs import CostEstimate
@@ -74,7 +74,15 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "dataset": {"name": str(dataset), "hash": dataset.content_hash, "items": dataset.active_count},
         "samples": experiment.samples,
         "dimensions": [{"name": str(row), "hash": row.content_hash} for row in experiment.dimensions.all()],
-        "conditions": [_build_condition(condition) for condition in conditions],
+        "conditions": [
+            {
+                "id": condition.condition_id,
+                "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
+                "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
+                **describe_model_identity(condition.model, condition.content["model"]),
+            }
+            for condition in conditions
+        ],
         "scorers": experiment.scorers,
         "judges": grading().describe_judges(experiment).in_use,
         "budget": {
@@ -88,15 +96,6 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "evalsite": {"version": get_version(), "commit": get_commit()},
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),
-    }
-
-
-def _build_condition(condition: Condition) -> dict[str, Any]:
-    return {
-        "id": condition.condition_id,
-        "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
-        "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
-        **describe_model_identity(condition.model, condition.content["model"]),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,15 +38,11 @@ def read_space_rules(dataset: Dataset) -> dict[str, Any]:
     if not any(name in rule for rule in tasks.values() for name in STOP_PARAMETERS):
         raise NoSpaceRules(f"the space of {dataset} has no stopping rules: no task names targetci or abortht")
     try:
-        return AdaptiveSpec.model_validate({"by": POINT, "scorer": SCORER, **_merge_equal_rules(tasks)}).content
+        rules = list(tasks.values())
+        is_shared = "targetci" in rules[0] and all(rule == rules[0] for rule in rules)
+        equal_rules = rules[0] if is_shared else {"tasks": dict(tasks)}
+        return AdaptiveSpec.model_validate({"by": POINT, "scorer": SCORER, **equal_rules}).content
     except ValidationError as error:
         problem = error.errors()[0]
         path = ".".join(str(step) for step in problem["loc"])
         raise NoSpaceRules(f"the space of {dataset} has a rule that cannot be used: {path} {problem['msg']}") from None
-
-
-def _merge_equal_rules(tasks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return a single rule if all tasks have the same rule, or else the rules by task."""
-    rules = list(tasks.values())
-    is_shared = "targetci" in rules[0] and all(rule == rules[0] for rule in rules)
-    return rules[0] if is_shared else {"tasks": dict(tasks)}

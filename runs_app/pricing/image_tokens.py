@@ -143,12 +143,8 @@ def find_image_rule(model: str) -> ImageRule:
     """Return the rule that counts images for a model of this id."""
     name = get_bare_name(model)
     if name.startswith("claude"):
-        return _find_claude_rule(name)
+        # The rule of a Claude model. Models since 4.7 see finer images, and so do models of unknown version.
+        match = _CLAUDE_VERSION.match(name)
+        version = (int(match[1]), int(match[2] or 0)) if match else _FINE_SINCE
+        return _CLAUDE if version < _FINE_SINCE else _FINE_CLAUDE
     return next((rule for start, rule in _BY_NAME if re.match(start, name)), UNKNOWN)
-
-
-def _find_claude_rule(name: str) -> ImageRule:
-    """Return the rule of a Claude model. Models since 4.7 see finer images, and so do models of unknown version."""
-    match = _CLAUDE_VERSION.match(name)
-    version = (int(match[1]), int(match[2] or 0)) if match else _FINE_SINCE
-    return _CLAUDE if version < _FINE_SINCE else _FINE_CLAUDE

@@ -110,7 +110,13 @@ def serve(
             "EVALSITE_DRAINS": str(drains),
             "EVALSITE_DATA_DIR": str(settings.DATA_DIR),
         }
-        queue = _make_queue_child(environment)
+        queue = Child(
+            "queue",
+            build_module_command("evalsite", "qcluster"),
+            environment=environment,
+            directory=ROOT,
+            grace_s=QUEUE_GRACE_S,
+        )
         pulse = Pulse(channel, drains + 1, queue.replace)
         queue.on_start = pulse.reset
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
@@ -119,7 +125,14 @@ def serve(
             children = [
                 _make_web_child(listener, web_end, environment | _collect_static_files()),
                 queue,
-                _make_gateway_child(gateway_end, environment),
+                Child(
+                    "gateway",
+                    build_module_command("evalsite.api.gateway_process"),
+                    environment=environment | {handover.VARIABLE: str(gateway_end.fileno())},
+                    directory=ROOT,
+                    keep_fds=(gateway_end.fileno(),),
+                    grace_s=QUEUE_GRACE_S,
+                ),
                 *build_simulated_models(),
             ]
             cleanup = _build_cleanup_command()
@@ -165,27 +178,6 @@ def _make_web_child(listener: socket.socket, end: socket.socket, environment: di
         directory=ROOT,
         keep_fds=(listener.fileno(), end.fileno()),
         grace_s=WEB_GRACE_S,
-    )
-
-
-def _make_gateway_child(end: socket.socket, environment: dict[str, str]) -> Child:
-    return Child(
-        "gateway",
-        build_module_command("evalsite.api.gateway_process"),
-        environment=environment | {handover.VARIABLE: str(end.fileno())},
-        directory=ROOT,
-        keep_fds=(end.fileno(),),
-        grace_s=QUEUE_GRACE_S,
-    )
-
-
-def _make_queue_child(environment: dict[str, str]) -> Child:
-    return Child(
-        "queue",
-        build_module_command("evalsite", "qcluster"),
-        environment=environment,
-        directory=ROOT,
-        grace_s=QUEUE_GRACE_S,
     )
 
 

@@ -207,7 +207,15 @@ class Simulator:
             body = build_completion(chat, reply, name, has_choices=fault != "no_choices")
         if fault == "cut":
             self.counters.statuses["cut"] += 1
-            return await _send_half(request, body)
+            # Send half of the announced body and close the connection.
+            response = web.StreamResponse(
+                headers={"Content-Type": "application/json", "Content-Length": str(len(body))}
+            )
+            await response.prepare(request)
+            await response.write(body[: len(body) // 2])
+            if request.transport is not None:
+                request.transport.close()
+            return response
         if fault == "malformed":
             body = body[: len(body) // 2]
         self.counters.statuses["200"] += 1
@@ -335,16 +343,6 @@ def _read_authorization(key_env: str | None) -> bytes | None:
 async def _sleep(seconds: float) -> None:
     if seconds > 0:
         await asyncio.sleep(seconds)
-
-
-async def _send_half(request: web.Request, body: bytes) -> web.StreamResponse:
-    """Send half of the announced body and close the connection."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(body))})
-    await response.prepare(request)
-    await response.write(body[: len(body) // 2])
-    if request.transport is not None:
-        request.transport.close()
-    return response
 
 
 @dataclass(frozen=True, slots=True)

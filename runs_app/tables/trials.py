@@ -105,9 +105,10 @@ class TrialTable(tables.Table):
         self.query = f"?{query}" if query else ""
         self.annotations = annotations or {}
         extra = [(f"score_{column.grader.pk}", column) for column in scores]
-        super().__init__(
-            SortedRows(list(rows)), extra_columns=extra, sequence=self._build_sequence([name for name, _ in extra])
-        )
+        names = list(TrialTable.base_columns)
+        index = names.index("target")
+        sequence = (*names[:index], *[name for name, _ in extra], *names[index:])
+        super().__init__(SortedRows(list(rows)), extra_columns=extra, sequence=sequence)
         self.sorts_all = sorts_all
         self.offered = [(name, self.columns[name].verbose_name) for name in self.sequence]
         self.shown = self._select_columns(chosen, order.name if order is not None else "id")
@@ -118,12 +119,6 @@ class TrialTable(tables.Table):
             self.columns[name].column.orderable = sortable
         self.exclude = tuple(name for name in self.sequence if name not in self.shown)
         self.order_by = order.parameter if order is not None else "-id" if descending_keys else "id"
-
-    @staticmethod
-    def _build_sequence(scores: Sequence[str]) -> tuple[str, ...]:
-        names = list(TrialTable.base_columns)
-        index = names.index("target")
-        return (*names[:index], *scores, *names[index:])
 
     def _select_columns(self, chosen: Sequence[str], sorted_by: str) -> set[str]:
         """Return the names of the visible columns, which always include the one that sorts the list."""

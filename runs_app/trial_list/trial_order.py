@@ -74,18 +74,16 @@ def read_order(parameter: str, graders: list[int]) -> TrialOrder | None:
         return TrialOrder(name, descending, _with_missing_last(COLUMNS[name], descending))
     kind, _, key = name.partition("_")
     if kind == "score" and key.isascii() and key.isdigit() and len(key) < 19 and int(key) in graders:
-        return TrialOrder(name, descending, _with_missing_last(_select_score(int(key)), descending))
+        grader = int(key)
+        model: Any = Trial._meta.get_field("gradings").related_model
+        score = Subquery(model.objects.filter(condition=grader, trial=OuterRef("pk")).order_by().values("score")[:1])
+        return TrialOrder(name, descending, _with_missing_last(score, descending))
     return None
 
 
 def _with_missing_last(value: Any, descending: bool) -> Any:
     last = "-Infinity" if descending else "Infinity"
     return Coalesce(Cast(value, FloatField()), Cast(Value(last), FloatField()))
-
-
-def _select_score(grader: int) -> Subquery:
-    model: Any = Trial._meta.get_field("gradings").related_model
-    return Subquery(model.objects.filter(condition=grader, trial=OuterRef("pk")).order_by().values("score")[:1])
 
 
 def count_matches(search: Search, totals: Totals | None = None) -> tuple[int | None, int]:

@@ -70,7 +70,29 @@ class Command(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         endpoints = Endpoint.objects.prefetch_related("models")
         if json:
-            self.write_json([_build_row(endpoint) for endpoint in endpoints])
+            self.write_json(
+                [
+                    {
+                        "name": endpoint.name,
+                        "provider": endpoint.provider,
+                        "base_url": endpoint.base_url,
+                        "key_env": endpoint.key_env,
+                        "max_concurrency": endpoint.max_concurrency,
+                        "in_flight": endpoint.in_flight,
+                        **{field: getattr(endpoint, field) for field in RATES},
+                        "batch_api": endpoint.batch_api,
+                        "provider_routes": endpoint.provider_routes,
+                        "local_server": endpoint.local_server,
+                        "in_batches": endpoint.in_batches,
+                        "day_zone": endpoint.day_zone,
+                        "adaptive": endpoint.adaptive,
+                        "free": endpoint.is_free,
+                        "active": endpoint.is_active,
+                        "models": [model.name for model in endpoint.models.all()],
+                    }
+                    for endpoint in endpoints
+                ]
+            )
             return
         for endpoint in endpoints:
             self.write(_format_line(endpoint))
@@ -99,7 +121,22 @@ class Command(VerbCommand):
             refuse_input(f"--add: {endpoint} does not list {', '.join(sorted(unlisted))}; nothing was changed")
         chosen = [change for change in changes if change.listed.model in add or (update and not change.is_new)]
         if json:
-            self.write_json([_build_listed_row(change) for change in changes])
+            self.write_json(
+                [
+                    {
+                        "model": change.listed.model,
+                        **change.listed.prices,
+                        "context_length": change.listed.context_length,
+                        "max_output_tokens": change.listed.max_output_tokens,
+                        "sees_images": change.listed.sees_images,
+                        "note": change.listed.note,
+                        "name": change.name,
+                        "new": change.is_new,
+                        "changes": change.fields,
+                    }
+                    for change in changes
+                ]
+            )
         else:
             for change in chosen if add or update else changes:
                 price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
@@ -114,20 +151,6 @@ class Command(VerbCommand):
         except ValidationError as error:
             refuse_input("; ".join(error.messages))
         self.stderr.write(f"{added} models added, {updated} updated from the {endpoint.price_source}")
-
-
-def _build_listed_row(change: model_lists.ModelListChange) -> dict[str, Any]:
-    return {
-        "model": change.listed.model,
-        **change.listed.prices,
-        "context_length": change.listed.context_length,
-        "max_output_tokens": change.listed.max_output_tokens,
-        "sees_images": change.listed.sees_images,
-        "note": change.listed.note,
-        "name": change.name,
-        "new": change.is_new,
-        "changes": change.fields,
-    }
 
 
 def _add_set_options(parser: ArgumentParser) -> None:
@@ -167,15 +190,12 @@ def _format_line(endpoint: Endpoint) -> str:
     prices = "free" if endpoint.is_free else "priced"
     address = endpoint.base_url or "the provider's own address"
     load = f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight"
+    limits = [f"{limit} {field.replace('_', ' ')}" for field in RATES if (limit := getattr(endpoint, field))]
+    rates = f" (at most {', '.join(limits)})" if limits else ""
     return (
         f"{endpoint.name:<20} {endpoint.provider:<12} {state:<8} {prices:<6} {load}  "
-        f"{_format_key(endpoint):<24} {address}{_format_rates(endpoint)}"
+        f"{_format_key(endpoint):<24} {address}{rates}"
     )
-
-
-def _format_rates(endpoint: Endpoint) -> str:
-    limits = [f"{limit} {field.replace('_', ' ')}" for field in RATES if (limit := getattr(endpoint, field))]
-    return f" (at most {', '.join(limits)})" if limits else ""
 
 
 def _format_key(endpoint: Endpoint) -> str:
@@ -183,24 +203,3 @@ def _format_key(endpoint: Endpoint) -> str:
     if not endpoint.key_env:
         return "no key"
     return f"{endpoint.key_env} ({'set' if os.environ.get(endpoint.key_env) else 'not set'} here)"
-
-
-def _build_row(endpoint: Endpoint) -> dict[str, Any]:
-    return {
-        "name": endpoint.name,
-        "provider": endpoint.provider,
-        "base_url": endpoint.base_url,
-        "key_env": endpoint.key_env,
-        "max_concurrency": endpoint.max_concurrency,
-        "in_flight": endpoint.in_flight,
-        **{field: getattr(endpoint, field) for field in RATES},
-        "batch_api": endpoint.batch_api,
-        "provider_routes": endpoint.provider_routes,
-        "local_server": endpoint.local_server,
-        "in_batches": endpoint.in_batches,
-        "day_zone": endpoint.day_zone,
-        "adaptive": endpoint.adaptive,
-        "free": endpoint.is_free,
-        "active": endpoint.is_active,
-        "models": [model.name for model in endpoint.models.all()],
-    }

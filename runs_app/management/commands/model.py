@@ -94,7 +94,28 @@ class Command(VerbCommand):
         if endpoint is not None:
             models = models.filter(endpoint=_get_endpoint(endpoint))
         if json:
-            self.write_json([_build_row(model) for model in models])
+            self.write_json(
+                [
+                    {
+                        "name": model.name,
+                        "endpoint": model.endpoint.name,
+                        "model": model.model,
+                        **{price: getattr(model, price) for price in PRICES},
+                        "price_source": model.price_source,
+                        "groups": model.groups,
+                        "price_date": model.price_date,
+                        "max_output_tokens": model.max_output_tokens,
+                        "sees_images": model.sees_images,
+                        "structured_output": model.structured_output,
+                        "schema_refused_at": model.schema_refused_at,
+                        "cache_marks": model.cache_marks,
+                        "active": model.is_active,
+                        "check": model.last_preflights[0].status if model.last_preflights else "",
+                        "check_is_outdated": any(preflight.outdated_since for preflight in model.last_preflights),
+                    }
+                    for model in models
+                ]
+            )
             return
         for model in models:
             self.write(_format_line(model))
@@ -151,23 +172,3 @@ def _format_line(model: LanguageModel) -> str:
     preflight = model.last_preflights[0] if getattr(model, "last_preflights", None) else None
     warning = f"; {preflight.status}. {preflight.warning}" if preflight and preflight.warning else ""
     return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}{warning}"
-
-
-def _build_row(model: LanguageModel) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "endpoint": model.endpoint.name,
-        "model": model.model,
-        **{price: getattr(model, price) for price in PRICES},
-        "price_source": model.price_source,
-        "groups": model.groups,
-        "price_date": model.price_date,
-        "max_output_tokens": model.max_output_tokens,
-        "sees_images": model.sees_images,
-        "structured_output": model.structured_output,
-        "schema_refused_at": model.schema_refused_at,
-        "cache_marks": model.cache_marks,
-        "active": model.is_active,
-        "check": model.last_preflights[0].status if model.last_preflights else "",
-        "check_is_outdated": any(preflight.outdated_since for preflight in model.last_preflights),
-    }
