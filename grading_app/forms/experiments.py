@@ -110,7 +110,12 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "hx-include": "#design",
             "hx-target": "#choices-prompts",
         }
-        self._offer_scorers()
+        # Offer scorers without a parameter as checkboxes, and scorers with one as lines of text.
+        get_choice_field(self, "scorers").choices = list_scorer_choices()
+        self.fields["rules"].help_text = RulesField.usage()
+        stored = self.instance.scorers
+        self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]
+        self.initial["rules"] = RulesField.format_stored(scorer for scorer in stored if not isinstance(scorer, str))
         allow_empty_options(self)
         chosen_judges = list(self.instance.graders)
         judges = Grader.objects.visible_to(user).in_use().filter(rubric__status=Rubric.Status.APPROVED)
@@ -127,19 +132,11 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     @property
     def option_rows(self) -> dict[str, list[list[forms.BoundField]]]:
         """Return the fields of the options by group and row."""
-        rows = {group: [self._get_option_fields(row) for row in iterate_rows(group)] for group in GROUPS}
+        rows = {
+            group: [[self[name] for name in row if name in self.fields] for row in iterate_rows(group)]
+            for group in GROUPS
+        }
         return {group: [row for row in rows[group] if row] for group in GROUPS}
-
-    def _get_option_fields(self, names: list[str]) -> list[forms.BoundField]:
-        return [self[name] for name in names if name in self.fields]
-
-    def _offer_scorers(self) -> None:
-        """Offer scorers without a parameter as checkboxes, and scorers with one as lines of text."""
-        get_choice_field(self, "scorers").choices = list_scorer_choices()
-        self.fields["rules"].help_text = RulesField.usage()
-        stored = self.instance.scorers
-        self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]
-        self.initial["rules"] = RulesField.format_stored(scorer for scorer in stored if not isinstance(scorer, str))
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

@@ -52,16 +52,14 @@ class MatrixForm(ScopeForm):
             del self.fields[name]
         for name in ("condition", "exclude", "without"):  # Links from other pages set these; the filter keeps them.
             self.fields[name].widget = forms.MultipleHiddenInput()
-        for name, label in zip(("a", "b"), self._get_flip_labels(), strict=True):
-            self._set_choices(name, [("", "Any condition"), *self.labels.items()])
-            self.fields[name].label = label
-
-    def _get_flip_labels(self) -> tuple[str, str]:
-        """Return the labels of the two choices. A measure from 0 to 1 is right or wrong."""
+        # The labels of the two choices. A measure from 0 to 1 is right or wrong.
         key = self["measure"].value()
         measure = next((candidate for candidate in self.measures if candidate.key == key or not key), None)
         is_share = measure is not None and (measure.low, measure.high) == (0.0, 1.0)
-        return ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")
+        flip_labels = ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")
+        for name, label in zip(("a", "b"), flip_labels, strict=True):
+            self._set_choices(name, [("", "Any condition"), *self.labels.items()])
+            self.fields[name].label = label
 
     @property
     def usual_fields(self) -> list[forms.BoundField]:

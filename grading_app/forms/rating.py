@@ -125,7 +125,11 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         entered = super().clean() or self.cleaned_data
         dataset = self._get_dataset(entered)
         if dataset and entered.get("only_items"):
-            self._check_items(dataset, entered["only_items"])
+            keys = entered["only_items"]
+            active_keys = set(dataset.items.active().filter(key__in=keys).values_list("key", flat=True))
+            if missing := [key for key in keys if key not in active_keys]:
+                more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+                self.add_error("only_items", f"{dataset} has no active item {', '.join(missing[:5])}{more}.")
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
             self._check_attention_checks(
                 dataset, build_questions(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
@@ -138,12 +142,6 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _get_dataset(self, entered: dict[str, Any]) -> Dataset | None:
         return entered.get("dataset")
-
-    def _check_items(self, dataset: Dataset, keys: list[str]) -> None:
-        active_keys = set(dataset.items.active().filter(key__in=keys).values_list("key", flat=True))
-        if missing := [key for key in keys if key not in active_keys]:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            self.add_error("only_items", f"{dataset} has no active item {', '.join(missing[:5])}{more}.")
 
     def _check_attention_checks(
         self, dataset: Dataset, questions: list[RaterQuestion], checks: dict[str, list[int]]

@@ -38,17 +38,16 @@ class MappingLinesField(forms.CharField):
         name, number, description = ([piece.strip() for piece in line.split("|", 2)] + ["", ""])[:3]
         part: dict[str, Any] = {"name": name}
         if number:
-            part[self.number] = self._parse_number(line_number, number)
+            try:
+                value = float(number)
+            except ValueError:
+                raise ValidationError(
+                    f"Line {line_number}: the {self.number} must be a number, not {number!r}."
+                ) from None
+            part[self.number] = int(value) if value.is_integer() else value
         if description:
             part["description"] = description
         return part
-
-    def _parse_number(self, line_number: int, number: str) -> float:
-        try:
-            value = float(number)
-        except ValueError:
-            raise ValidationError(f"Line {line_number}: the {self.number} must be a number, not {number!r}.") from None
-        return int(value) if value.is_integer() else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((self.prepare_value(initial) or "").split() != str(data or "").split())

@@ -58,7 +58,17 @@ def _find_or_report(builder: RowBuilder, path: str, name: str) -> Grader | None:
 
 def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
     """Return the grader of this definition, or one grader per model if its models are drawn."""
-    parts = _build_parts(builder, path, spec)
+    parts = {
+        "rubric": _build_part(
+            builder,
+            f"{path}.rubric",
+            Rubric,
+            spec.rubric,
+            lambda part_path, entry: builder.find_or_approve(part_path, build_rubric_row(entry)),
+        ),
+        "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.find_or_create_sampler),
+        "text_set": builder.find_by_name(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
+    }
     if not isinstance(spec.model, DrawSpec):
         model = _build_part(builder, f"{path}.model", LanguageModel, spec.model, builder.find_or_create_model)
         return [_find_or_build_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
@@ -71,21 +81,6 @@ def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grad
         )
         for model in builder.find_drawn_models(draw)
     ]
-
-
-def _build_parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
-    """Return the parts of a grader except its model."""
-    return {
-        "rubric": _build_part(
-            builder,
-            f"{path}.rubric",
-            Rubric,
-            spec.rubric,
-            lambda part_path, entry: builder.find_or_approve(part_path, build_rubric_row(entry)),
-        ),
-        "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.find_or_create_sampler),
-        "text_set": builder.find_by_name(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
-    }
 
 
 def _find_or_build_grader(

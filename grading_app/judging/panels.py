@@ -58,7 +58,14 @@ def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
     Raise PlanError if the members' scores cannot be combined, or if a member does not judge here.
     """
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
-    members = _find_members(experiment, graders)
+    for problem in find_member_problems(graders):
+        raise PlanError([problem])
+    conditions = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
+    if missing := [str(grader) for grader, condition in conditions.items() if condition is None]:
+        raise PlanError(
+            [f"{', '.join(missing)} did not judge {experiment} yet; request verdicts from each member first"]
+        )
+    members = [condition for condition in conditions.values() if condition is not None]
     if panel.quorum and panel.quorum > len(members):
         raise PlanError([f"quorum: panel {panel} needs {panel.quorum} scores and has {len(members)} members"])
     quorum = {"quorum": panel.quorum} if panel.quorum else {}
@@ -75,17 +82,6 @@ def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
         )
         refresh_panel(condition)
     return condition
-
-
-def _find_members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
-    for problem in find_member_problems(graders):
-        raise PlanError([problem])
-    conditions = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
-    if missing := [str(grader) for grader, condition in conditions.items() if condition is None]:
-        raise PlanError(
-            [f"{', '.join(missing)} did not judge {experiment} yet; request verdicts from each member first"]
-        )
-    return [condition for condition in conditions.values() if condition is not None]
 
 
 def find_member_problems(graders: Sequence[Grader]) -> Iterator[str]:

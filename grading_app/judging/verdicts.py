@@ -210,19 +210,14 @@ def _strip_leading_thoughts(text: str) -> str:
 
 def _iterate_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the JSON objects of a reply with their text: fenced blocks, last first, then bare {...}, last first."""
-    for block in reversed(_list_fenced_blocks(text)):
+    # The content of each fenced block, without the language name. An unclosed fence has no content. It needs one pass,
+    # so that a reply with endless blanks after a fence does not slow the reader down.
+    contents = text.split(FENCE)[1:-1:2]
+    fenced_blocks = [LANGUAGE.sub("", block, count=1) for block in contents]
+    for block in reversed(fenced_blocks):
         if (parsed := _parse_object(block)) is not None:
             yield block, parsed
     yield from reversed([(text[start:end], parsed) for start, end, parsed in _iterate_bare_objects(text)])
-
-
-def _list_fenced_blocks(text: str) -> list[str]:
-    """Return the content of each fenced block, without the language name. An unclosed fence has no content.
-
-    It needs one pass, so that a reply with endless blanks after a fence does not slow the reader down.
-    """
-    contents = text.split(FENCE)[1:-1:2]
-    return [LANGUAGE.sub("", block, count=1) for block in contents]
 
 
 def _double_stray_backslashes(text: str) -> str:

@@ -19,7 +19,6 @@ from grading_app.publish.figures.print_style import render_figures_pdf
 from grading_app.publish.figures.rating_summary import summarize_ratings
 from grading_app.results.cached_aggregates import compute_rows
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
-from runs_app.models import Experiment
 
 FORMATS = ("svg", "png", "pdf", "csv", "json")
 
@@ -41,7 +40,14 @@ class Command(OutputCommand):
         experiment = get_experiment(options["experiment"], "experiment")
         data = QueryDict(options["query"])
         choose_wave(experiment, data.get("wave", ""), "--query: wave")
-        source = _load_source(experiment, data)
+        # The data of the figures. Compute here the values that a worker computes for pages.
+        for measure in FigureSource(experiment, data).measures:
+            measure_data = data.copy()
+            measure_data["measure"] = measure.key
+            list_figures(FigureSource(experiment, measure_data))
+        pending = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
+        compute_rows(list(pending.values_list("pk", flat=True)), seconds=float("inf"))
+        source = FigureSource(experiment, data)
         form = FigureForm(data, source)
         if not form.is_valid():
             refuse_input(
@@ -54,17 +60,6 @@ class Command(OutputCommand):
         content, what = _build_content(source, form, options["figure"], file_format)
         n_bytes = write_output(iter([content]), options["out"])
         self.report_written(f"{what} ({format_count(n_bytes)} bytes)", options["out"], options["verbosity"])
-
-
-def _load_source(experiment: Experiment, data: QueryDict) -> FigureSource:
-    """Return the data of the figures. Compute here the values that a worker computes for pages."""
-    for measure in FigureSource(experiment, data).measures:
-        measure_data = data.copy()
-        measure_data["measure"] = measure.key
-        list_figures(FigureSource(experiment, measure_data))
-    pending = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
-    compute_rows(list(pending.values_list("pk", flat=True)), seconds=float("inf"))
-    return FigureSource(experiment, data)
 
 
 def _build_content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> tuple[bytes, str]:

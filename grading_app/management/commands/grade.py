@@ -51,27 +51,30 @@ class Command(OutputCommand):
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
         experiment_row = get_experiment(experiment, "experiment")
         wave = choose_wave(experiment_row, options["wave"])
-        options["only"] = _find_conditions(experiment_row, options["condition"])
+        names = options["condition"]
+        condition_ids = set(experiment_row.answer_conditions.values_list("condition_id", flat=True))
+        options["only"] = match_condition_ids(condition_ids, names) if names else None
         try:
-            self._grade(experiment_row, wave, options)
+            # Grade by the chosen rules and judges, by default those of the design.
+            uses_design = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
+            n_rules = self._grade_by_rules(experiment_row, wave, options) if uses_design or options["scorer"] else 0
+            if uses_design:
+                graders = grader_lookup.find_design_graders(experiment_row)
+            else:
+                graders = grader_lookup.choose_graders(
+                    experiment_row, options["grader"], options["rubric"], options["texts"]
+                )
+            if graders:
+                self._grade_by_judges(
+                    experiment_row, graders, [wave] if wave else list(experiment_row.waves.all()), options
+                )
+            for name in options["panel"]:
+                panel = grader_lookup.find_panel(name)
+                self.write(f"{panels.add_panel(experiment_row, panel)}: {panel.get_rule_display()}")
+            if uses_design and not n_rules and not graders:
+                self.write(NO_METHOD)
         except (ScorerError, PlanError) as error:
             refuse_input(str(error))
-
-    def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
-        """Grade by the chosen rules and judges, by default those of the design."""
-        uses_design = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
-        n_rules = self._grade_by_rules(experiment, wave, options) if uses_design or options["scorer"] else 0
-        if uses_design:
-            graders = grader_lookup.find_design_graders(experiment)
-        else:
-            graders = grader_lookup.choose_graders(experiment, options["grader"], options["rubric"], options["texts"])
-        if graders:
-            self._grade_by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
-        for name in options["panel"]:
-            panel = grader_lookup.find_panel(name)
-            self.write(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
-        if uses_design and not n_rules and not graders:
-            self.write(NO_METHOD)
 
     def _grade_by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
         by = options["user"] or "command line"
@@ -114,9 +117,3 @@ class Command(OutputCommand):
         read_verdicts(experiment)
         for verdicts in count_stored_verdicts(dict.fromkeys(line.condition for line in report), since):
             self.write(str(verdicts))
-
-
-def _find_conditions(experiment: Experiment, names: Sequence[str]) -> list[str] | None:
-    """Return the ids of the conditions in `--condition`, or None for all conditions."""
-    condition_ids = set(experiment.answer_conditions.values_list("condition_id", flat=True))
-    return match_condition_ids(condition_ids, names) if names else None

@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import transaction
 
@@ -56,30 +55,28 @@ class Command(OutputCommand):
             names = DesignNames(options["name"], options["dataset"], options["endpoint"])
             study = read_source(options["path"], options["format"], names)
             if isinstance(study, StudyDesign):
-                self._create_design(study, owner, dry_run=options["dry_run"])
+                dry_run = options["dry_run"]
+                with transaction.atomic():
+                    experiment, notes = create_draft(study, owner, trusted=True)
+                    prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
+                    graders = Grader.objects.in_use().filter(name__in=experiment.graders)
+                    rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
+                    waiting = [f"{row._meta.verbose_name} approve {row} --reason TEXT" for row in (*prompts, *rubrics)]
+                    transaction.set_rollback(dry_run)
+                result = "would be created" if dry_run else "created"
+                self.write(f"{experiment.slug}: {result} as a draft, from a design of {study.tool}")
+                for note in notes:
+                    self.write(f"  {note}")
+                if waiting and not dry_run:
+                    self.write("  Before the launch, read and approve its texts:")
+                    for line in waiting:
+                        self.write(f"    {line}")
                 return
             slug, dataset = options["name"] or slugify_name(study.name), _find_dataset(options["dataset"])
             report = write_study(study, slug, owner, dataset, dry_run=options["dry_run"])
         except (StudyError, SpecError) as error:
             refuse_input(str(error))
         self._print_report(report, study.tool, dry=options["dry_run"])
-
-    def _create_design(self, design: StudyDesign, owner: User, *, dry_run: bool) -> None:
-        with transaction.atomic():
-            experiment, notes = create_draft(design, owner, trusted=True)
-            prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
-            graders = Grader.objects.in_use().filter(name__in=experiment.graders)
-            rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
-            waiting = [f"{row._meta.verbose_name} approve {row} --reason TEXT" for row in (*prompts, *rubrics)]
-            transaction.set_rollback(dry_run)
-        result = "would be created" if dry_run else "created"
-        self.write(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
-        for note in notes:
-            self.write(f"  {note}")
-        if waiting and not dry_run:
-            self.write("  Before the launch, read and approve its texts:")
-            for line in waiting:
-                self.write(f"    {line}")
 
     def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
         result = "would be imported" if dry else "imported"

@@ -34,17 +34,14 @@ class Command(OutputCommand):
         except ConfigError as error:
             refuse_input(str(error))
         if options["dataset"]:
-            table = make_truth_table(_find_dataset(options["dataset"]), profiles, options["max_tokens"])
+            reference = options["dataset"]
+            dataset: Dataset | None = Dataset.objects.named(reference).first()
+            if dataset is None:
+                refuse_input(f"there is no dataset {reference!r}; `dataset list` lists them")
+            table = make_truth_table(dataset, profiles, options["max_tokens"])
         else:
             experiment = get_experiment(options["experiment"], "experiment")
             table = make_recovery_table(experiment, profiles)
         if not table.rows:
             refuse_input("no case of a parametric task matches a model and a task of this profile")
         self.write_file(table.render(options["format"]))
-
-
-def _find_dataset(reference: str) -> Dataset:
-    dataset: Dataset | None = Dataset.objects.named(reference).first()
-    if dataset is None:
-        refuse_input(f"there is no dataset {reference!r}; `dataset list` lists them")
-    return dataset

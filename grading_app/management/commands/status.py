@@ -52,18 +52,15 @@ class Command(OutputCommand):
         for run in report["runs"]:
             self._print_run(run)
         for rule in report["rules"]:
-            self._print_rule(rule)
+            unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
+            unreadable = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
+            self.write(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{unreadable}")
         for measure in dict.fromkeys(score["measure"] for score in report["scores"]):
             self._print_scores([score for score in report["scores"] if score["measure"] == measure])
         for line in report["judging"]:
             self.write(f"\n{format_judge(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in report["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
-
-    def _print_rule(self, rule: dict[str, Any]) -> None:
-        unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
-        unreadable = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
-        self.write(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{unreadable}")
 
     def _print_scores(self, scores: list[dict[str, Any]]) -> None:
         """Print one measure: a line for each condition, with its 95 % interval."""
