@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import string
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -11,9 +15,7 @@ from typing import Any, BinaryIO
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
 from datasets_app.importing.column_map import SHEET, BoundMapping, NoValue, guess_mapping, to_text
 from datasets_app.importing.file_source import Openable, open_source, read_name
-from datasets_app.importing.image_buffer import ImageBuffer
-from datasets_app.importing.image_reader import BadImage
-from datasets_app.importing.item_fields import BadField, clean_choices, clean_key, clean_metadata, clean_text, is_choice
+from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import read_row_norms
 from datasets_app.importing.records import (
@@ -25,7 +27,15 @@ from datasets_app.importing.records import (
     ScratchFolder,
     TableRow,
 )
-from datasets_app.importing.table_readers import TABLE_SUFFIXES, detect_kind, hash_file, measure_file, read_rows
+from datasets_app.importing.table_readers import (
+    TABLE_SUFFIXES,
+    detect_kind,
+    hash_file,
+    measure_file,
+    parse_json,
+    read_rows,
+)
+from evalsite.lib.text.pg_text import describe_unstorable
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
 PREVIEW_CHARS = 5_000
@@ -253,3 +263,136 @@ class _ItemBuilder:
             raise BadField("image", str(error)) from None
         except BadImage as error:
             raise BadField("image", f"{to_text(value) if isinstance(value, str) else 'the image'} {error}") from None
+
+
+class BadField(Exception):
+    """An error for a cell that cannot become this field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def clean_text(field: str, value: Any, most: int) -> str:
+    """Return the cell as text that PostgreSQL can store. Raise BadField if it cannot or is longer than `most`."""
+    try:
+        text = to_text(value)
+    except NoValue as error:
+        raise BadField(field, str(error)) from None
+    if len(text) > most:
+        raise BadField(field, f"has {len(text):,} characters; at most {most:,} are taken")
+    if fault := describe_unstorable(text):
+        raise BadField(field, fault)
+    return text
+
+
+def clean_key(value: Any, limits: Limits) -> str:
+    """Return a key on one line, in Unicode NFC, without surrounding spaces, because keys are compared exactly."""
+    key = unicodedata.normalize("NFC", clean_text("key", value, limits.key_chars)).strip()
+    if not key:
+        raise BadField("key", "is empty")
+    if any(unicodedata.category(letter) == "Cc" for letter in key):
+        raise BadField("key", f"{key!r} contains a control character or a line break")
+    return key
+
+
+def clean_choices(value: Any, limits: Limits) -> tuple[str, ...]:
+    """Return the choices in a list, a JSON list, a text with "|", or {"text": [...]}. An empty cell has none."""
+    parsed = _parse_choices(value)
+    if len(parsed) == 1 or len(parsed) > limits.choices:
+        raise BadField("choices", f"has {len(parsed)}; 2 to {limits.choices} are taken")
+    choices = tuple(clean_text("choices", choice, limits.text_chars) for choice in parsed)
+    if any(not choice.strip() for choice in choices):
+        raise BadField("choices", f"number {[bool(choice.strip()) for choice in choices].index(False) + 1} is empty")
+    return choices
+
+
+def _parse_choices(value: Any) -> list[Any]:
+    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
+        return list(value["text"])
+    if isinstance(value, list | tuple):
+        return list(value)
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                parsed = parse_json(text)
+            except ValueError as error:
+                raise BadField("choices", f"starts like a JSON list but is none: {error}") from None
+            return list(parsed)
+        if "|" not in text:
+            raise BadField("choices", 'is no list; write ["one", "two"] or one|two')
+        return [part.strip() for part in text.split("|")]
+    raise BadField("choices", f"is {type(value).__name__}, not a list")
+
+
+def is_choice(target: str, choices: tuple[str, ...]) -> bool:
+    """Return whether the target names a choice by its letter, its text, or its number from 0."""
+    letters = string.ascii_uppercase[: len(choices)]
+    numbers = {str(number) for number in range(len(choices))}
+    return target.strip().upper() in set(letters) or target.strip() in {c.strip() for c in choices} | numbers
+
+
+def clean_metadata(row: Mapping[str, Any], columns: list[str], limits: Limits) -> dict[str, Any]:
+    """Return the other columns as JSON data without empty cells. Raise BadField if they cannot be stored."""
+    metadata = {column: row[column] for column in columns if row.get(column) not in (None, "")}
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadField("metadata", f"cannot be stored as JSON: {error}") from None
+    clean_text("metadata", text, limits.metadata_chars)
+    if fault := describe_unstorable(metadata):
+        raise BadField("metadata", fault)
+    return metadata
+
+
+class ImageBuffer:
+    """A temporary store of images between reading and saving. Each image is decoded once and named by its hash."""
+
+    def __init__(self, finder: ImageFinder | None, limits: Limits, scratch: ScratchFolder) -> None:
+        self.finder = finder
+        self.limits = limits
+        self.scratch = scratch
+        self.by_name: dict[str, BufferedImage | BadImage] = {}
+        self.stored: set[str] = set()
+        self.bytes = 0
+
+    def get_named(self, reference: str) -> BufferedImage:
+        """Return the image that a row names. Raise NotFound or BadImage with the reason."""
+        if self.finder is None:
+            raise NotFound(f"image {reference!r} is named, but no images were given")
+        name = self.finder.find(reference)
+        if name not in self.by_name:
+            self.by_name[name] = self._decode(self.finder.source.read(name), PurePosixPath(name).name)
+        return self._get(name)
+
+    def get_embedded(self, data: bytes) -> BufferedImage:
+        """Return the image whose bytes are in the table itself. Raise BadImage with the reason."""
+        name = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if name not in self.by_name:
+            self.by_name[name] = self._decode(data, "")
+        return self._get(name)
+
+    def _get(self, name: str) -> BufferedImage:
+        image = self.by_name[name]
+        if isinstance(image, BadImage):
+            raise BadImage(*image.args)
+        return image
+
+    def _decode(self, data: bytes, original_name: str) -> BufferedImage | BadImage:
+        try:
+            image = read_image(data, self.limits)
+        except BadImage as error:
+            return error
+        path = self.scratch.path / f"{image.sha256}.{image.format}"
+        if image.sha256 not in self.stored:
+            self.stored.add(image.sha256)
+            self.bytes += len(image.data)
+            if self.bytes > self.limits.unpacked_bytes:
+                raise FileError(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
+            path.write_bytes(image.data)
+        return BufferedImage(
+            image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]
+        )

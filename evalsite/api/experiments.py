@@ -31,13 +31,15 @@ from evalsite.api.schemas import (
     RunPage,
     ScopeIn,
 )
-from evalsite.api.scores import load_results
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.file_formats import Extract
+from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.scores import ConditionScore, Measure
 from grading_app.results.status_report import build_status_report
+from grading_app.results.stored_results import get_results
 from runs_app import run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
-from runs_app.models import Experiment, Run
+from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.design_summary import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec
 from runs_app.planning.work import PlanError
@@ -46,6 +48,7 @@ router = Router(auth=reach.AccessToken(reach.READ), tags=["Experiments"])
 runs = reach.AccessToken(reach.RUN)
 administers = reach.AccessToken(reach.ADMIN)
 ONCE = {"parameters": [PARAMETER]}
+NUMBERS = ("mean", "low", "high", "se", "sd", "method", "reason", "n", "items", "missing", "reasons", "effective_n")
 Number = Annotated[int, Field(ge=1, le=LARGEST_KEY)]
 
 
@@ -324,3 +327,39 @@ def _write_changed(keys: list[int]) -> dict[str, Any]:
 
 def _write_money(amount: Any) -> str | None:
     return None if amount is None else str(amount)
+
+
+def load_results(experiment: Experiment, wave: Wave | None, *, by_category: bool = False) -> dict[str, Any] | None:
+    """Return the scores of the results page, or None until a worker has added up a large experiment.
+
+    by_category: the scores of each category, of measures that are shares.
+    """
+    cached = get_results(BoardQuery(experiment, wave))
+    if cached.value is None:
+        return None
+    frames = cached.value.summary
+    scores = [
+        _write_score(found.measure, label, category, conditions[key])
+        for found in frames.scores
+        for key, label in frames.labels.items()
+        for category, conditions in (found.categories.items() if by_category else [(None, found.conditions)])
+        if key in conditions
+    ]
+    return {
+        "experiment": experiment.slug,
+        "wave": wave.number if wave else None,
+        "as_of": cached.as_of,
+        "is_fresh": cached.is_fresh,
+        "scores": scores,
+    }
+
+
+def _write_score(measure: Measure, condition: str, category: str | None, score: ConditionScore) -> dict[str, Any]:
+    return {
+        "measure": measure.label,
+        "is_share": measure.is_share,
+        "condition": condition,
+        "category": category,
+        "of": score.planned,
+        **{name: getattr(score, name) for name in NUMBERS},
+    }

@@ -1,18 +1,20 @@
-"""Experiments and their judges from files, and judges to files and manifests. New inline definitions become rows."""
+"""Experiments, judges and panels: definitions in files to rows, and rows to files and manifests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from pydantic import Field
 
-from grading_app.judging import grader_lookup
+from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_draw import reuse_saved_grader
-from grading_app.models import GradeCondition, Grader, Rubric
+from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.spec_types import Name, Strict
 from runs_app.experiment_files.specs import ExperimentSpec, GraderSpec, RubricSpec
 from runs_app.grading_interface import JudgeRecords
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
@@ -20,6 +22,8 @@ from runs_app.planning.drawn_models import build_judge_name
 from runs_app.planning.manifests import describe_model_identity
 from runs_app.planning.spec_io import ExperimentBuilder, build_model_spec, build_sampler_spec
 from runs_app.planning.work import PlanError
+
+PARTS = ("rubric", "language_model__endpoint", "sampler", "text_set")
 
 
 def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False, is_import: bool = False) -> Experiment:
@@ -166,3 +170,54 @@ def write_grader_spec(grader: Grader) -> dict[str, Any]:
 def write_rubric_spec(rubric: Rubric) -> dict[str, Any]:
     content = {name: value for name, value in rubric.content.items() if name != "messages"}
     return {"name": rubric.name, **content, "messages": rubric.messages}
+
+
+class PanelSpec(Strict):
+    """Several graders and the rule that combines their scores of one answer."""
+
+    name: Name
+    graders: list[Name]
+    rule: Literal["mean", "median", "majority"] = "mean"
+    quorum: int | None = Field(default=None, ge=1)
+
+
+def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
+    """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
+    rows = Grader.objects.in_use().filter(name__in=spec.graders)
+    graders_by_name = {row.name: row for row in rows.select_related(*PARTS)}
+    for index, name in enumerate(spec.graders):
+        if name not in graders_by_name:
+            builder.problems.append(
+                f"panel.graders[{index}]: there is no grader {name} in use; `grader list` lists them"
+            )
+        elif name in spec.graders[:index]:
+            builder.problems.append(f"panel.graders[{index}]: {name} is named twice")
+    if not builder.problems:
+        graders = [graders_by_name[name] for name in spec.graders]
+        builder.problems += [f"panel.graders: {problem}" for problem in panels.find_member_problems(graders)]
+        if spec.quorum and spec.quorum > len(graders):
+            builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; enter at most this number")
+    graders = list(graders_by_name.values())
+    existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
+    if existing is not None and write_panel_spec(existing) != {
+        **spec.model_dump(exclude_none=True),
+        "graders": sorted(spec.graders),
+    }:
+        builder.problems.append(f"panel.name: another panel {spec.name} exists; choose a different name")
+    if builder.problems or existing is not None:
+        return existing, False
+    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
+    if not builder.save("panel", panel):
+        return None, False
+    panel.graders.set(graders)
+    return panel, True
+
+
+def write_panel_spec(panel: Panel) -> dict[str, Any]:
+    """Return the panel in the format of a file."""
+    return {
+        "name": panel.name,
+        "graders": sorted(grader.name for grader in panel.graders.all()),
+        "rule": panel.rule,
+        **({"quorum": panel.quorum} if panel.quorum else {}),
+    }

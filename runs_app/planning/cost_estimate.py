@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
+from django.db.models.functions import Right
 
+from runs_app.cache_purge import list_purges
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points, token_bounds
-from runs_app.planning.cache_forecast import forecast_cache_hits
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
 from runs_app.pricing.estimated_costs import CostEstimate, Price
+
+HASH_CHARS = 12  # Characters at the end of a condition's id.
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +259,51 @@ def _add_judge_costs(answers: CostEstimate, design: Design, wave_label: str, pil
 
 def _add_usd(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     return None if first is None or second is None else first + second
+
+
+def forecast_cache_hits(design: Design, wave_label: str = "") -> dict[str, int]:
+    """Return the largest number of trials that another run has answered, by cell hash. Cells without any are left out.
+
+    This reads counters, as the whole estimate does. The result is empty if the design does not read the cache (off,
+    salted, or a later wave). Runs that started before the last purge of the cache do not count. Repetitions run in
+    order. So if a run has more repetitions than this design, only the matching share counts.
+    """
+    if not _may_read_cache(design, wave_label):
+        return {}
+    hits: dict[str, int] = {}
+    for hash12, run in _find_equal_runs(design):
+        share = min(1.0, design.samples / run.experiment.samples)
+        hits[hash12] = max(hits.get(hash12, 0), round(run.n_done * share))
+    return hits
+
+
+def _may_read_cache(design: Design, wave_label: str) -> bool:
+    experiment = design.experiment
+    if not experiment.cache or experiment.cache_buster:
+        return False
+    first = experiment.waves.order_by("number").first() if experiment.pk else None
+    return first is None or first.label == wave_label
+
+
+def _find_equal_runs(design: Design) -> Iterator[tuple[str, Run]]:
+    """Yield the runs with cached answers for the same conditions, items and dimensions, each with its cell hash."""
+    dimension_ids = {dimension.pk for dimension in design.dimensions}
+    experiment = design.experiment
+    hashes = [get_condition_hash(cell.condition_id) for cell in design.cells]
+    runs = Run.objects.generating().annotate(hash12=Right("condition__condition_id", HASH_CHARS))
+    equal_runs = runs.filter(
+        hash12__in=hashes,
+        n_done__gt=0,
+        wave__epoch_offset=0,
+        experiment__dataset=experiment.dataset_id,
+        experiment__cache=True,
+        experiment__cache_buster=False,
+    )
+    if experiment.pk:
+        equal_runs = equal_runs.exclude(experiment=experiment.pk)
+    if (purge := list_purges().first()) is not None:
+        equal_runs = equal_runs.filter(started_at__gt=purge.at)
+    with_rows: QuerySet[Run] = equal_runs.select_related("experiment", "condition")
+    for run in with_rows.prefetch_related("experiment__dimensions"):
+        if {dimension.pk for dimension in run.experiment.dimensions.all()} == dimension_ids:
+            yield get_condition_hash(run.condition.condition_id), run

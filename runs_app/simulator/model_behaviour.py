@@ -8,16 +8,17 @@ import json
 import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs_app.simulator import judge_behaviour, parametric_answers, request_kind
-from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator import judge_behaviour, request_kind
+from runs_app.simulator.answer_key import AnswerKey, KnownCase
 from runs_app.simulator.request_kind import PromptScale
 from runs_app.simulator.request_parser import ChatRequest, strip_provider
+from runs_app.simulator.responses import CHARACTERS_PER_TOKEN
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
-from runs_app.simulator.skill_profiles import ModelProfile
+from runs_app.simulator.skill_profiles import ModelProfile, TaskProfile
 
 DEFAULT_SCALE = PromptScale(1, 7)
 DEFAULT_SCORE_SCALE = PromptScale(0, 1)
@@ -127,7 +128,7 @@ class Answerer:
         if profile is None or match is None:
             return None
         _, case = match
-        return parametric_answers.answer_case(case, profile, self.key.list_targets(case.task), self.seed, request)
+        return answer_case(case, profile, self.key.list_targets(case.task), self.seed, request)
 
     def _write_final_answer(self, request: ChatRequest) -> str:
         """Return the target if the model answers correctly, else a wrong answer of the same kind."""
@@ -274,3 +275,43 @@ def _agrees_with_reference(text: str) -> bool | None:
     if target_number is not None and answer_number is not None:
         return math.isclose(target_number, answer_number)
     return target.strip(" .").lower() == answer.strip(" .").lower()
+
+
+_THOUGHTS = (
+    "First I go through what is given.",
+    "One part follows from the other.",
+    "I check this step once more.",
+    "Then I carry the result on.",
+    "Nothing else changes it.",
+)
+
+
+def answer_case(case: KnownCase, profile: TaskProfile, targets: Sequence[str], seed: int, request: ChatRequest) -> str:
+    """Return an answer with the accuracy and the length of the profile.
+
+    targets: the targets of all cases of the task, which serve as wrong answers. Each model, request text and request
+    seed has independent draws.
+    """
+    parts = ("case", seed, strip_provider(request.model), request.text, request.seed)
+    knowledge, guess, start, _ = draw_uniforms(*parts)
+    answer = case.target if knowledge < profile.skill(case.params) else _make_guess(case, targets, guess)
+    final = f"Final Answer: {answer}"
+    tokens = profile.draw_tokens(case.params, draw_normal("length", *parts))
+    return _write_reasoning(tokens * CHARACTERS_PER_TOKEN - len(final) - 2, int(start * len(_THOUGHTS))) + final
+
+
+def _make_guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
+    """Return one of the choices with equal probability. A guess of free text is always wrong."""
+    if case.choices:
+        return case.choices[int(draw * len(case.choices))]
+    others = [target for target in targets if target != case.target]
+    return others[int(draw * len(others))] if others else f"not {case.target}"
+
+
+def _write_reasoning(length: int, start: int) -> str:
+    """Return reasoning of this many characters and a blank line, or "" if `length` is not positive."""
+    if length <= 0:
+        return ""
+    thoughts = _THOUGHTS[start:] + _THOUGHTS[:start]
+    text = " ".join(thoughts) + " "
+    return (text * (length // len(text) + 1))[:length] + "\n\n"

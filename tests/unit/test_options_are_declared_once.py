@@ -38,7 +38,7 @@ OWN_NAMES = ("max_backoff_s", "stop_after_attempts", "lease_s", "cache_buster", 
 # The engine, what shows a request before it is sent, and readers of other tools' files use single options.
 USERS = (
     "runs_app/engine/",
-    "runs_app/planning/cache_forecast.py",
+    "runs_app/planning/cost_estimate.py",
     "runs_app/prompt_preview.py",
     "templates/runs_app/partials/preview.html",
     "grading_app/study_import/",

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
 from evalsite.lib.text import diff, number_format
 from evalsite.lib.web import long_text, stacked_bar, statuses
-from evalsite.lib.web.icons import ICONS, SPRITE
+from evalsite.lib.web.statuses import ICONS, SPRITE
 
 register = template.Library()
 
@@ -62,7 +62,7 @@ def icon(name: str, label: str = "") -> SafeString:
     Raise ValueError if the sprite has no icon of this name.
     """
     if name not in ICONS:
-        raise ValueError(f"no icon is called {name!r}; see evalsite/lib/web/icons.py")
+        raise ValueError(f"no icon is called {name!r}; see evalsite/lib/web/statuses.py")
     href = f"{static(SPRITE)}#{name}"
     if label:
         markup = '<svg class="icon" role="img" aria-label="{}" focusable="false"><use href="{}"></use></svg>'

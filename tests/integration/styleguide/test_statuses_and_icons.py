@@ -10,7 +10,7 @@ from django.db import models
 from django.template import engines
 
 from evalsite.lib.web import statuses
-from evalsite.lib.web.icons import ICONS, SPRITE
+from evalsite.lib.web.statuses import ICONS, SPRITE
 
 WORDS = ["pending", "running", "done", "failed", "cancelled", "paused", "draft", "approved", "archived"]
 ROOT = Path(__file__).resolve().parents[3]
