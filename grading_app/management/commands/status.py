@@ -48,7 +48,11 @@ class Command(OutputCommand):
             self.write(f"waiting: {blocker['sentence']}")
         if len(report["waves"]) > 1:
             for wave in report["waves"]:
-                self._print_wave(wave)
+                other_counts = [
+                    f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"
+                ]
+                done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(other_counts)}"
+                self.write(f"  {wave['name']}: {done}, {format_money(wave['spent_usd'])} spent")
         for run in report["runs"]:
             self._print_run(run)
         for rule in report["rules"]:
@@ -70,11 +74,6 @@ class Command(OutputCommand):
             reason = f", no interval: {score['reason']}" if score["reason"] else ""
             counts = f"n {format_count(score['n'])} of {format_count(score['items'])} items"
             self.write(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
-
-    def _print_wave(self, wave: dict[str, Any]) -> None:
-        other_counts = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
-        done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(other_counts)}"
-        self.write(f"  {wave['name']}: {done}, {format_money(wave['spent_usd'])} spent")
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
