@@ -178,7 +178,6 @@ def collect_all_texts(experiment: Experiment) -> int:
 
 
 MAX_TEXT_LENGTH = 50_000  # Characters.
-MAX_NAMED_ITEMS = 5
 COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, edited_by_id, edited_at)
 SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
 
@@ -221,25 +220,3 @@ def _create_next_version(texts: TextSet, *, by: Any, reason: str) -> TextSet:
     if texts.status == TextSet.Status.DRAFT:
         texts.retire(by=by, reason=f"corrected as {new}: {reason}")
     return new
-
-
-def find_missing(texts: TextSet) -> list[str]:
-    """Return the keys of active items without a text, in item order."""
-    items = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
-    return list(items.values_list("key", flat=True))
-
-
-def approve_texts(texts: TextSet, *, by: Any, reason: str) -> None:
-    """Freeze the text set for judges.
-
-    Raise ValueError if an item has no text, and TransitionError if the set is not a draft.
-    """
-    with transaction.atomic():
-        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
-        if missing := find_missing(locked):
-            more = f" and {len(missing) - MAX_NAMED_ITEMS} more" if len(missing) > MAX_NAMED_ITEMS else ""
-            raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:MAX_NAMED_ITEMS])}{more}.")
-        if locked.status == TextSet.Status.DRAFT:
-            locked.save(update_fields=["content_hash"])
-        locked.approve(by=by, reason=reason)
-    texts.refresh_from_db()

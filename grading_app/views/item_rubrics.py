@@ -19,7 +19,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
-from grading_app.judging.item_rubrics import approve_texts, collect_texts, correct_text, find_missing, request_rubrics
+from grading_app.judging.item_rubrics import collect_texts, correct_text, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.models.totals import Totals
@@ -51,7 +51,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "texts": texts,
         "page": page,
         "rows": [(item, texts_by_item.get(item.pk)) for item in items],
-        "missing": len(find_missing(texts)),
+        "missing": len(texts.find_missing()),
         "corrected": texts.texts.exclude(edited_at=None).count(),
         "versions": list(TextSet.objects.filter(name=name).order_by("-version")),
         "totals": Totals.of(runs),
@@ -115,7 +115,7 @@ def _collect(texts: TextSet, by: Any, reason: str) -> str:
 
 
 def _approve(texts: TextSet, by: Any, reason: str) -> str:
-    approve_texts(texts, by=by, reason=reason)
+    texts.approve(by=by, reason=reason)
     return f"{texts} is approved. Judges can use it, and it can no longer change."
 
 

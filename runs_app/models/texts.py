@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
 from django.urls import reverse
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import Actor
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.designs import Versioned, build_approval_constraint
+
+MAX_NAMED_ITEMS = 5
 
 
 @constrain_numbers()
@@ -45,6 +49,27 @@ class TextSet(Versioned):
         """Return the texts by item key; empty for a set that is not stored yet."""
         texts = self.texts.order_by("item__key").values_list("item__key", "text") if self.pk else ()
         return {"texts": dict(texts)}
+
+    def find_missing(self) -> list[str]:
+        """Return the keys of active items without a text, in item order."""
+        items = self.dataset.items.active().exclude(pk__in=self.texts.values("item")).order_by("position", "pk")
+        return list(items.values_list("key", flat=True))
+
+    def clean(self) -> None:
+        """Require a text for each active item."""
+        super().clean()
+        if missing := self.find_missing():
+            more = f" and {len(missing) - MAX_NAMED_ITEMS} more" if len(missing) > MAX_NAMED_ITEMS else ""
+            raise ValidationError(f"no text for {', '.join(missing[:MAX_NAMED_ITEMS])}{more}.")
+
+    def approve(self, *, by: Actor, reason: str) -> None:
+        """Freeze the texts for judges. Raise ValueError if an item has no text, TransitionError if approved before."""
+        with transaction.atomic():
+            locked = TextSet.objects.select_for_update().get(pk=self.pk)
+            if locked.status == self.Status.DRAFT:
+                locked.save(update_fields=["content_hash"])
+            super().approve(by=by, reason=reason)
+        self.refresh_from_db()
 
 
 @constrain_numbers()

@@ -21,10 +21,8 @@ from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.item_rubrics import (
     RubricWriter,
-    approve_texts,
     collect_texts,
     correct_text,
-    find_missing,
     request_rubrics,
 )
 from grading_app.models import Rubric
@@ -64,7 +62,7 @@ class Command(VerbCommand):
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         texts = _find_text_set(reference)
-        missing = find_missing(texts)
+        missing = texts.find_missing()
         if json:
             self.write_json({**_build_row(texts), **texts.content, "missing": missing})
             return
@@ -91,14 +89,13 @@ class Command(VerbCommand):
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
             collect_texts(texts)  # A worker of the queue may have stored them already. The draft was empty before.
-            missing = format_count(len(find_missing(texts)))
+            missing = format_count(len(texts.find_missing()))
             self.write(f"{texts}: {format_count(texts.texts.count())} new texts, {missing} missing")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _find_text_set(reference)
-        self.write(
-            f"{texts}: {format_count(collect_texts(texts))} new texts, {format_count(len(find_missing(texts)))} missing"
-        )
+        collected = collect_texts(texts)
+        self.write(f"{texts}: {format_count(collected)} new texts, {format_count(len(texts.find_missing()))} missing")
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
@@ -111,7 +108,7 @@ class Command(VerbCommand):
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
         approver = resolve_approver(user, texts.APPROVAL, str(texts._meta.verbose_name))
-        approve_texts(texts, by=approver, reason=reason)
+        texts.approve(by=approver, reason=reason)
         self.write(f"{texts} is approved. Judges can use it, and it can no longer change")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:

@@ -101,9 +101,9 @@ def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, cu
     created = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(answer_blank)
     assert collect_texts(created) == 1
-    assert item_rubrics.find_missing(created) == ["item-1", "item-2"]
+    assert created.find_missing() == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
-        item_rubrics.approve_texts(created, by=curator, reason="read")
+        created.approve(by=curator, reason="read")
 
 
 def test_a_correction_creates_a_new_version_with_author_time_and_reason(text_set, curator):
@@ -130,7 +130,7 @@ def test_corrections_share_one_draft_until_it_is_approved(text_set, curator):
     items = {item.key: item for item in text_set.dataset.items.all()}
     second = item_rubrics.correct_text(text_set, items["item-1"], "two", by=curator, reason="one")
     assert item_rubrics.correct_text(second, items["item-2"], "four", by=curator, reason="two") == second
-    item_rubrics.approve_texts(second, by=curator, reason="all read")
+    second.approve(by=curator, reason="all read")
     third = item_rubrics.correct_text(second, items["item-0"], "zero", by=curator, reason="three")
     second.refresh_from_db()
     assert (second.status, third.version, list_texts(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
@@ -138,14 +138,14 @@ def test_corrections_share_one_draft_until_it_is_approved(text_set, curator):
     with pytest.raises(ValueError, match="own@3 is newer"):
         item_rubrics.correct_text(second, items["item-0"], "nought", by=curator, reason="late")
     with pytest.raises(TransitionError):
-        item_rubrics.approve_texts(second, by=curator, reason="again")
+        second.approve(by=curator, reason="again")
 
 
 @pytest.mark.slow
 def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator):
     """Check that the unchanged items' requests are identical and answered by the response cache."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
-    item_rubrics.approve_texts(text_set, by=curator, reason="read")
+    text_set.approve(by=curator, reason="read")
     rubric = make_rubric("own-rubric", messages=OWN)
     first = make_grader("first", rubric=rubric, text_set=text_set)
     request_verdicts(experiment, [first], waves, by="test")
@@ -155,7 +155,7 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
 
     item = text_set.dataset.items.get(key="item-1")
     second = item_rubrics.correct_text(text_set, item, "Needs the word two.", by=curator, reason="words")
-    item_rubrics.approve_texts(second, by=curator, reason="read")
+    second.approve(by=curator, reason="read")
     request_verdicts(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
     requests = []
 
@@ -201,7 +201,7 @@ def test_a_judge_with_a_corrected_draft_is_told_the_version_that_replaces_it(wri
     remedy = r"item rubrics own@1 are archived; choose the newer version own@2 \(--texts own@2\)"
     with pytest.raises(PlanError, match=remedy + ", once a curator has approved it$"):
         request_verdicts(writer.experiment, [grader], waves, by="test")
-    item_rubrics.approve_texts(corrected, by=curator, reason="read")
+    corrected.approve(by=curator, reason="read")
     with pytest.raises(PlanError, match=remedy + "$"):
         request_verdicts(writer.experiment, [grader], waves, by="test")
     (variant,) = choose_graders(writer.experiment, [grader.name], None, "own@2")

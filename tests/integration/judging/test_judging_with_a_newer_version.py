@@ -28,7 +28,7 @@ def text_set(answered, curator):
     created = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
         ItemText.objects.create(text_set=created, item=item, text=f"Right if it says {item.target}.")
-    item_rubrics.approve_texts(created, by=curator, reason="read")
+    created.approve(by=curator, reason="read")
     return created
 
 
@@ -41,7 +41,7 @@ def judge_with(experiment, grader):
 def correct_text(text_set, curator, key="item-1"):
     item = text_set.dataset.items.get(key=key)
     second = item_rubrics.correct_text(text_set, item, "Needs the word.", by=curator, reason="words")
-    item_rubrics.approve_texts(second, by=curator, reason="read")
+    second.approve(by=curator, reason="read")
     return second
 
 

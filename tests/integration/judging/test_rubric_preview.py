@@ -4,7 +4,6 @@ import pytest
 from django.urls import reverse
 
 from grading_app.consistency_check import find_differences
-from grading_app.judging import item_rubrics
 from grading_app.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
@@ -166,7 +165,7 @@ def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answe
     address = reverse("rubric_test", args=[own.name, own.version])
     choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk, "texts": texts.pk}
     assert "texts" in web.post(address, choice).context["form"].errors  # The text set is a draft.
-    item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
+    texts.approve(by=answered.owner, reason="read")
     web.post(address, choice)
     requests = []
     drain(build_judge(lambda request: requests.append(str(request.messages)) or 1))

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from evalsite.lib import permissions
-from grading_app.judging import item_rubrics
 from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
@@ -182,7 +181,7 @@ def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, expe
     checked(page, "item rubrics, approved")
     page.set_viewport_size(PHONE)
     checked(page, "item rubrics, phone")
-    assert item_rubrics.find_missing(texts) == []
+    assert texts.find_missing() == []
     author = visitor(experiment.owner)
     author.goto("/experiments/pilot/item-rubrics/")
     author.get_by_role("button", name="Show cost").click()
