@@ -130,9 +130,7 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
             _count_change(study_trial, earlier, report)
     if problems:
         raise StudyError(problems)
-    Trial.objects.bulk_create([trial for _, trial in new_trials])
-    attempts = [attempt for study_trial, trial in new_trials for attempt in _build_attempts(study_trial, trial)]
-    Attempt.objects.bulk_create(attempts)
+    report.attempts += _write_trials(new_trials)
     graded: set[tuple[int, int]] = set()
     if repeated_keys := {trial.pk for study_trial, trial in repeated_trials if study_trial.scores}:
         graded.update(Grading.objects.filter(trial__in=repeated_keys).values_list("trial", "condition"))
@@ -141,7 +139,13 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     report.trials += len(new_trials)
     report.skipped += len(repeated_trials)
     report.failed += sum(not study_trial.is_done for study_trial, _ in new_trials)
-    report.attempts += len(attempts)
+
+
+def _write_trials(trials: list[tuple[StudyTrial, Trial]]) -> int:
+    """Write these answers or verdicts with their attempts. Return the number of attempts."""
+    Trial.objects.bulk_create([trial for _, trial in trials])
+    attempts = [attempt for study_trial, trial in trials for attempt in _build_attempts(study_trial, trial)]
+    return len(Attempt.objects.bulk_create(attempts))
 
 
 def _get_identity(trial: Trial) -> Identity:
@@ -201,11 +205,7 @@ def _write_gradings(
                 verdict = _fill_trial(score.verdict, rows, run, sample_idx=0, subject_id=key)
                 verdicts.append((score.verdict, verdict))
                 grading.judged_by = verdict
-    if verdicts:
-        Trial.objects.bulk_create([verdict for _, verdict in verdicts])
-        attempts = [attempt for study_trial, verdict in verdicts for attempt in _build_attempts(study_trial, verdict)]
-        Attempt.objects.bulk_create(attempts)
-        report.attempts += len(attempts)
+    report.attempts += _write_trials(verdicts)
     Grading.objects.bulk_create(gradings)
     report.verdicts += len(verdicts)
     report.gradings += len(gradings)
