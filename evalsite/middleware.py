@@ -49,7 +49,7 @@ class CompressionMiddleware(GZipMiddleware):
     """Middleware that compresses pages, figures and JSON, and leaves downloads alone.
 
     Downloads are streamed: most are compressed formats, and a proxy may compress the others without this process. Each
-    response gets up to 100 random bytes, and forms have a masked token, so the size of a page does not reveal what it
+    response gets up to 100 random bytes, and forms have a masked token. So the size of a page does not reveal what it
     says about a guessed text (the attack BREACH).
     """
 

@@ -91,8 +91,8 @@ def _split_header(
 ) -> tuple[list[Any], Iterator[tuple[int, list[Any]]]]:
     """Return the header and the rows below it.
 
-    The header is the first of the first rows that fills more than half as many cells as the fullest of them, so that
-    a title or a note above a table is not a header.
+    The header is the first of the first rows that fills more than half as many cells as the fullest of them. So a title
+    or a note above a table is not a header.
     """
     filled = ((number, cells) for number, cells in rows if any(map(_is_filled, cells)))
     first = list(islice(filled, HEADER_WITHIN))

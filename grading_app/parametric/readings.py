@@ -3,7 +3,7 @@
 A parameter matters if accuracy beyond guessing differs between its first and its last value. Only settings of the other
 parameters that have answers at both values count, each with the same weight, so that a setting with more answers does
 not decide. The standard error of a point is half its interval over 1.96. The interval of the difference is Bonferroni's
-over all parameters, tasks and conditions of the experiment, and a parameter matters if this interval excludes 0 and the
+over all parameters, tasks and conditions of the experiment. A parameter matters if this interval excludes 0 and the
 difference is at least MIN_DIFFERENCE.
 """
 
