@@ -136,7 +136,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "evalsite.middleware.HealthMiddleware",
-    "evalsite.api.middleware.ProblemMiddleware",
+    "evalsite.api.token_middleware.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "evalsite.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -146,14 +146,14 @@ MIDDLEWARE = [
     "evalsite.middleware.StorableRequestMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "evalsite.api.middleware.TokenMiddleware",
+    "evalsite.api.token_middleware.TokenMiddleware",
     "evalsite.middleware.SignInRequiredMiddleware",
     "evalsite.middleware.NoStoreMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.TimezoneMiddleware",
-    "grading_app.middleware.BlindPagesMiddleware",
+    "grading_app.blind_pages.BlindPagesMiddleware",
 ]
 
 ROOT_URLCONF = "evalsite.urls"

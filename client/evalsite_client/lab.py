@@ -33,20 +33,20 @@ class Lab:
     def url(self) -> str:
         return self._connection.url
 
-    def experiments(self) -> list[Experiment]:
+    def experiments(self) -> list[RemoteExperiment]:
         rows = self._connection.list_rows("/experiments")
-        return [Experiment(self._connection, row["name"], row) for row in rows]
+        return [RemoteExperiment(self._connection, row["name"], row) for row in rows]
 
-    def experiment(self, name: str) -> Experiment:
+    def experiment(self, name: str) -> RemoteExperiment:
         """Return the experiment. Raise ApiError if it does not exist or the account may not see it."""
-        return Experiment(self._connection, name, self._connection.get(f"/experiments/{name}"))
+        return RemoteExperiment(self._connection, name, self._connection.get(f"/experiments/{name}"))
 
-    def create(self, design: str | Path | Mapping[str, Any]) -> Experiment:
+    def create(self, design: str | Path | Mapping[str, Any]) -> RemoteExperiment:
         """Create a draft from the path of an experiment file, its text, or its content as a mapping."""
         if isinstance(design, Path):
             design = design.read_text(encoding="utf-8")
         row = self._connection.post("/experiments", {"file" if isinstance(design, str) else "design": design})
-        return Experiment(self._connection, row["name"], row)
+        return RemoteExperiment(self._connection, row["name"], row)
 
     def datasets(self) -> list[dict[str, Any]]:
         return list(self._connection.list_rows("/datasets"))
@@ -61,7 +61,7 @@ class Lab:
         return list(self._connection.list_rows("/models"))
 
 
-class Experiment:
+class RemoteExperiment:
     """An experiment of the site. `facts` is its state when it was last read."""
 
     def __init__(self, connection: Connection, name: str, facts: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Experiment:
     def _repr_html_(self) -> str:
         return _write_html(["name", "state", "dataset", "trials", "done", "failed", "spent_usd"], [self.facts])
 
-    def refresh(self) -> Experiment:
+    def refresh(self) -> RemoteExperiment:
         self.facts = self._connection.get(f"/experiments/{self.name}")
         return self
 
@@ -145,7 +145,7 @@ class Experiment:
     def cancel(self, reason: str) -> int:
         return int(self._post("cancel", reason=reason)["changed"])
 
-    def wait(self, *, every_s: float = 2.0, progress: bool = True) -> Experiment:
+    def wait(self, *, every_s: float = 2.0, progress: bool = True) -> RemoteExperiment:
         """Return when no run makes calls any more. Meanwhile, show a progress bar."""
         while True:
             facts = self.refresh().facts

@@ -1,8 +1,8 @@
 """The gateway: addresses of an experiment with the APIs of OpenAI and Anthropic, for harnesses, agents and notebooks.
 
 Every call is admitted, reserved and recorded as a trial of stage external (`runs_app/engine/external_calls.py`). Its
-request is passed on to the model's provider (`runs_app/llm/forwarding.py`). The program holds an access token for this
-one experiment and no key. Errors have the form of the API that the program used.
+request is passed on to the model's provider (`runs_app/llm/forwarded_exchange.py`). The program holds an access token
+for this one experiment and no key. Errors have the form of the API that the program used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from runs_app.llm.external_requests import (
     describe_messages,
     find_session,
 )
-from runs_app.llm.forwarding import EVENT_STREAM, ForwardedExchange, read_forwarded
+from runs_app.llm.forwarded_exchange import EVENT_STREAM, ForwardedExchange, read_forwarded
 from runs_app.llm.gateway import resolve_access
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import ApiToken, Experiment, ExternalCall, LanguageModel, Run

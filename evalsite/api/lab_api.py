@@ -5,7 +5,7 @@ from __future__ import annotations
 from ninja import NinjaAPI
 from ninja.operation import Operation
 
-from evalsite.api import designs, experiments, files
+from evalsite.api import designs, downloads, experiments
 from evalsite.api.problems import add_handlers
 
 
@@ -24,4 +24,4 @@ api = LabApi(
 add_handlers(api)
 api.add_router("", designs.router)
 api.add_router("", experiments.router)
-api.add_router("", files.router)
+api.add_router("", downloads.router)

@@ -60,7 +60,7 @@ from grading_app.publish.export.snapshot_check import (
     STUDY,
     UNREADABLE,
     SnapshotFileError,
-    Verdict,
+    SnapshotVerdict,
     describe_damage,
     describe_schema,
 )
@@ -162,7 +162,7 @@ def _check_size(path: Path) -> None:
 
 
 class _Import:
-    def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: Verdict, file_name: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: SnapshotVerdict, file_name: str) -> None:
         self.archive = archive
         self.owner = owner
         self.kind, self.content = verdict.kind, verdict.content

@@ -16,14 +16,14 @@ from datasets_app.importing.limited_reader import FileToRead, run_reader
 from datasets_app.importing.limits import LIMITS, Limits
 from datasets_app.importing.records import FileError, ScratchFolder
 from grading_app.publish.export.row_checks import Rule, Rules
-from grading_app.publish.export.snapshot_check import SnapshotFileError, Verdict, describe_damage, verify
+from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, describe_damage, verify
 
 READER = "grading_app.study_import.snapshot_reader:read"
 VERDICT, PROBLEM = "verdict.json", "problem.json"
 SECONDS = 6 * 3600  # A million trials take about a minute.
 
 
-def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> Verdict:
+def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> SnapshotVerdict:
     """Check the file and its rows. Raise SnapshotFileError if it cannot be read within the limits.
 
     rules: as `row_rules.build_rules` returns them.
@@ -38,7 +38,7 @@ def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> Verdict:
         raise SnapshotFileError(str(error)) from error
     if (scratch.path / PROBLEM).exists():
         raise SnapshotFileError(json.loads((scratch.path / PROBLEM).read_text(encoding="utf-8")))
-    return Verdict(**json.loads((scratch.path / VERDICT).read_text(encoding="utf-8")))
+    return SnapshotVerdict(**json.loads((scratch.path / VERDICT).read_text(encoding="utf-8")))
 
 
 def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:

@@ -52,7 +52,7 @@ class TokenCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProviderAnswer:
     """The answer in a reply. `usage` is litellm's, or the reply's own mapping, from which litellm would make the same.
 
     `reasoning` and `refusal` are empty if the provider has no field for them.
@@ -67,7 +67,7 @@ class Answer:
     usage: Any
 
 
-def read_litellm_answer(response: Any) -> Answer | None:
+def read_litellm_answer(response: Any) -> ProviderAnswer | None:
     """Return the answer in litellm's response, or None without one."""
     choices = getattr(response, "choices", None)
     if not choices:
@@ -79,7 +79,7 @@ def read_litellm_answer(response: Any) -> Answer | None:
     reasoning = reasoning or fields.get("reasoning_content") or fields.get("reasoning")
     input_details = getattr(usage, "prompt_tokens_details", None)
     written = getattr(input_details, "cache_creation_tokens", None)
-    return Answer(
+    return ProviderAnswer(
         content=message.content,
         refusal=refusal if isinstance(refusal, str) else "",
         reasoning=reasoning if isinstance(reasoning, str) else "",
@@ -96,7 +96,7 @@ def read_litellm_answer(response: Any) -> Answer | None:
     )
 
 
-def read_openai_answer(payload: Mapping[str, Any]) -> Answer | None:
+def read_openai_answer(payload: Mapping[str, Any]) -> ProviderAnswer | None:
     """Return the answer in a usual reply of OpenAI's form, equal to litellm's reading, or None for any other reply."""
     choices = payload.get("choices")
     if not payload.keys() <= _REPLY_FIELDS or not isinstance(choices, list) or len(choices) != 1:
@@ -120,7 +120,7 @@ def read_openai_answer(payload: Mapping[str, Any]) -> Answer | None:
     counts = _read_counts(usage)
     if counts is None:
         return None
-    return Answer(
+    return ProviderAnswer(
         content=content,
         refusal=message.get("refusal") or "",
         reasoning=message.get("reasoning_content") or message.get("reasoning") or "",

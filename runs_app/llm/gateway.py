@@ -25,7 +25,7 @@ from typing import Any
 from django.conf import settings
 
 from runs_app.llm import call_observer, parameters
-from runs_app.llm.answers import Answer, read_litellm_answer, read_openai_answer
+from runs_app.llm.answers import ProviderAnswer, read_litellm_answer, read_openai_answer
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
 from runs_app.llm.dry_run import CapturingTransport, ReplayTransport, RequestCaptured, build_request_body
 from runs_app.llm.http_transport import Exchange, close_session
@@ -72,7 +72,7 @@ async def _make_call(request: CallRequest) -> CallReply:
         raise _add_circumstances(billed, exchange, started) from None
 
 
-async def _send_and_read(request: CallRequest, exchange: Exchange) -> Answer | None:
+async def _send_and_read(request: CallRequest, exchange: Exchange) -> ProviderAnswer | None:
     """Send the request and return the answer.
 
     In OpenAI's form, a template shapes the request and our own reader reads a usual reply; both yield what litellm
@@ -94,7 +94,7 @@ async def _send_and_read(request: CallRequest, exchange: Exchange) -> Answer | N
     return await _complete(request, replay)
 
 
-async def _complete(request: CallRequest, exchange: Exchange) -> Answer | None:
+async def _complete(request: CallRequest, exchange: Exchange) -> ProviderAnswer | None:
     """Let litellm make the call, and return the answer. If it cannot read the token counts, read it without them."""
     try:
         return read_litellm_answer(await _start_completion(request, exchange))

@@ -26,7 +26,7 @@ COMPLETIONS = ("n", "best_of", "candidate_count")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ParameterRule:
     """The rule for a parameter's value, in words and as a check."""
 
     expected: str
@@ -61,23 +61,23 @@ def _is_bias(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= 1024 and all(map(_is_number, value.values()))
 
 
-_NUMBER = Rule("a number", _is_number)
-_COUNT = Rule("a whole number of at least 0", _is_count)
-_INTEGER = Rule("a whole number", _is_integer)
-_BOOLEAN = Rule("true or false", _is_boolean)
+_NUMBER = ParameterRule("a number", _is_number)
+_COUNT = ParameterRule("a whole number of at least 0", _is_count)
+_INTEGER = ParameterRule("a whole number", _is_integer)
+_BOOLEAN = ParameterRule("true or false", _is_boolean)
 
 
-def _build_choice_rule(*values: str) -> Rule:
-    return Rule(f"one of {', '.join(values)}", lambda value: value in values)
+def _build_choice_rule(*values: str) -> ParameterRule:
+    return ParameterRule(f"one of {', '.join(values)}", lambda value: value in values)
 
 
-def _build_mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str) -> Rule:
+def _build_mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str) -> ParameterRule:
     """Return the rule for a mapping with any of these keys."""
 
     def accepts(value: Any) -> bool:
         return isinstance(value, dict) and all(key in fields and fields[key](entry) for key, entry in value.items())
 
-    return Rule(expected, accepts)
+    return ParameterRule(expected, accepts)
 
 
 _ROUTING = {
@@ -96,19 +96,19 @@ _REASONING = {"effort": _is_text, "max_tokens": _is_count, "exclude": _is_boolea
 _CHAT_TEMPLATE = {"enable_thinking": _is_boolean, "thinking": _is_boolean, "thinking_budget": _is_count}
 
 # The parameters that are fields of a sampler. All others are in its `extra`.
-FIELDS: dict[str, Rule] = {
+FIELDS: dict[str, ParameterRule] = {
     "temperature": _NUMBER,
     "top_p": _NUMBER,
     "max_tokens": _COUNT,
-    "seed": Rule("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-    "reasoning_effort": Rule("a text", _is_text),
+    "seed": ParameterRule("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "reasoning_effort": ParameterRule("a text", _is_text),
 }
-EXTRA: dict[str, Rule] = {
+EXTRA: dict[str, ParameterRule] = {
     "max_completion_tokens": _COUNT,
     "frequency_penalty": _NUMBER,
     "presence_penalty": _NUMBER,
-    "logit_bias": Rule("a mapping of tokens to numbers", _is_bias),
-    "stop": Rule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
+    "logit_bias": ParameterRule("a mapping of tokens to numbers", _is_bias),
+    "stop": ParameterRule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
     "thinking": _build_mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
     "verbosity": _build_choice_rule("low", "medium", "high"),
     "service_tier": _build_choice_rule("auto", "default", "flex", "standard_only"),
@@ -133,8 +133,10 @@ EXTRA: dict[str, Rule] = {
     "repeat_penalty": _NUMBER,
     "repeat_last_n": _INTEGER,
     "mirostat": _COUNT,
-    "think": Rule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value)),
-    "keep_alive": Rule("a number of seconds or a duration", lambda value: _is_number(value) or _is_text(value)),
+    "think": ParameterRule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value)),
+    "keep_alive": ParameterRule(
+        "a number of seconds or a duration", lambda value: _is_number(value) or _is_text(value)
+    ),
 }
 EXTRA_NAMES = tuple(sorted(EXTRA))
 # Some twenty alternatives for each token are a hundred times the answer. Nothing here reads them, so they are not paid.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from runs_app.llm.answers import Answer, TokenCounts
+from runs_app.llm.answers import ProviderAnswer, TokenCounts
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.llm.failures import find_reported_error, replace_unstorable
 from runs_app.llm.http_transport import Exchange
@@ -20,7 +20,7 @@ ListedCost = Callable[[CallRequest, Any], float | None]
 
 
 def read_reply(
-    request: CallRequest, answer: Answer | None, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
+    request: CallRequest, answer: ProviderAnswer | None, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
 ) -> CallReply:
     """Return the reply of an exchange with this answer. Raise CallFailure if there is none."""
     if answer is None:

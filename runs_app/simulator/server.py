@@ -41,7 +41,7 @@ _RUNTIME_SETTINGS = (
 )
 
 
-class RequestRefused(Exception):
+class SimulatedRefusal(Exception):
     """A request that gets an error status."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
@@ -95,21 +95,21 @@ class Simulator:
         """Answer a request in OpenAI's format. The address of the request decides on the format of the answer."""
         self.counters.arrive()
         try:
-            # Raise RequestRefused for a wrong key, or for a request beyond the limits.
+            # Raise SimulatedRefusal for a wrong key, or for a request beyond the limits.
             self._check_key(request)
             limit = self.config.max_in_flight
             if limit is not None and self.counters.in_flight >= limit:
-                raise RequestRefused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
+                raise SimulatedRefusal(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
             if not self._minute.admit(self.config.rpm):
-                raise RequestRefused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
+                raise SimulatedRefusal(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
             chat = self._read(body)
-        except RequestRefused as refusal:
+        except SimulatedRefusal as refusal:
             self.counters.turned_away[str(refusal.status)] += 1
             return self._refuse(refusal)
         self.counters.enter()
         try:
             return await self._answer(request, chat)
-        except RequestRefused as refusal:
+        except SimulatedRefusal as refusal:
             return self._refuse(refusal)
         finally:
             self.counters.leave()
@@ -118,25 +118,25 @@ class Simulator:
         """Return the error response of a batch request with a wrong key, or None."""
         try:
             self._check_key(request)
-        except RequestRefused as refusal:
+        except SimulatedRefusal as refusal:
             return self._refuse(refusal)
         return None
 
     def _check_key(self, request: web.Request) -> None:
-        """Raise RequestRefused for a wrong key, in a bearer token or in the header of Anthropic's clients."""
+        """Raise SimulatedRefusal for a wrong key, in a bearer token or in the header of Anthropic's clients."""
         if self._authorization is None:
             return
         authorization = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
         if not hmac.compare_digest(authorization.encode(), self._authorization):
-            raise RequestRefused(401, "Incorrect API key provided.")
+            raise SimulatedRefusal(401, "Incorrect API key provided.")
 
     def _read(self, body: bytes) -> ChatRequest:
         try:
             chat = read_chat(body)
         except UnreadableRequest as error:
-            raise RequestRefused(400, str(error)) from None
+            raise SimulatedRefusal(400, str(error)) from None
         if not self.config.json_schema and chat.response_format.get("type") == "json_schema":
-            raise RequestRefused(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported.")
+            raise SimulatedRefusal(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported.")
         return chat
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
@@ -168,13 +168,13 @@ class Simulator:
             if fault is not None and (refusal := _build_refusal(fault)):
                 raise refusal
             reply = await self._create_reply(chat, fault, 0.0)
-        except RequestRefused as refusal:
+        except SimulatedRefusal as refusal:
             return refusal.status, None, refusal.body
         self.counters.count_answer(chat.fingerprint)
         return 200, chat, reply
 
     async def _create_reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
-        """Return the recorded or simulated reply after its latency. Raise RequestRefused for a recorded error."""
+        """Return the recorded or simulated reply after its latency. Raise SimulatedRefusal for a recorded error."""
         if self.recordings is None:
             await _sleep(delay)
             answer = self.answerer.answer(chat)
@@ -182,11 +182,11 @@ class Simulator:
         recorded = self.recordings.find(chat)
         if recorded is None:
             await _sleep(delay)
-            raise RequestRefused(404, "no recorded answer", "no_recorded_answer")
+            raise SimulatedRefusal(404, "no recorded answer", "no_recorded_answer")
         is_timed = recorded.latency_ms is not None and fault != "slow"
         await _sleep((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
         if recorded.status != 200:
-            raise RequestRefused(recorded.status, recorded.error)
+            raise SimulatedRefusal(recorded.status, recorded.error)
         return apply_fault(build_reply(recorded), fault)
 
     async def _send(
@@ -249,7 +249,7 @@ class Simulator:
         remaining, reset_s = self._minute.count_remaining(self.config.rpm)
         return {"x-ratelimit-remaining-requests": str(remaining), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
 
-    def _refuse(self, refusal: RequestRefused) -> web.Response:
+    def _refuse(self, refusal: SimulatedRefusal) -> web.Response:
         self.counters.statuses[str(refusal.status)] += 1
         headers = self._rate_limit_headers()
         if refusal.status == 429 and self.config.retry_after_s is not None:
@@ -322,12 +322,12 @@ def change_config(config: SimulatorConfig, settings: dict[str, Any]) -> Simulato
     return replace(config, **changes)
 
 
-def _build_refusal(fault: str) -> RequestRefused | None:
+def _build_refusal(fault: str) -> SimulatedRefusal | None:
     """Return the error response of a fault, or None if the fault is not an error."""
     if fault.isdigit():
-        return RequestRefused(int(fault), f"Simulated error {fault}.")
+        return SimulatedRefusal(int(fault), f"Simulated error {fault}.")
     if fault == "content_filter":
-        return RequestRefused(400, "The request was rejected by the content management policy.", "content_filter")
+        return SimulatedRefusal(400, "The request was rejected by the content management policy.", "content_filter")
     return None
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.batches import anthropic, openai
+from runs_app.batches import anthropic_batches, openai_batches
 from runs_app.batches.batch_size import MAX_POLL_S, compute_batch_size, compute_poll_interval_s, compute_retry_wait_s
 from runs_app.batches.protocol import Line, Phase, build_custom_id, parse_custom_id
 
@@ -25,7 +25,7 @@ OBJECTS = st.dictionaries(st.sampled_from(KEYS), JSON | st.dictionaries(st.sampl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [openai, anthropic])
+@pytest.mark.parametrize("form", [openai_batches, anthropic_batches])
 @given(reply=OBJECTS)
 def test_no_batch_reply_makes_parsing_fail(form, reply):
     state, line = form.parse_state(reply), form.parse_line(reply)
@@ -59,7 +59,7 @@ def test_a_foreign_custom_id_identifies_no_trial(name):
     ],
 )
 def test_openai_result_lines_are_parsed(reply, line):
-    assert openai.parse_line(reply) == line
+    assert openai_batches.parse_line(reply) == line
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_openai_result_lines_are_parsed(reply, line):
     ],
 )
 def test_anthropic_result_lines_are_parsed(result, status, code):
-    line = anthropic.parse_line({"custom_id": "a", "result": result})
+    line = anthropic_batches.parse_line({"custom_id": "a", "result": result})
     assert (line.custom_id, line.status, line.code) == ("a", status, code)
 
 

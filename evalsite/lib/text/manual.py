@@ -24,7 +24,7 @@ MAX_HITS, EXCERPT = 30, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ManualSection:
     """A heading with the text below it, up to the next heading. anchor: "" for the top of the page."""
 
     page: str
@@ -54,7 +54,7 @@ class ManualPage:
 class Hit:
     """A section that a search found, with the start of its text."""
 
-    section: Section
+    section: ManualSection
     excerpt: str
 
 
@@ -146,9 +146,9 @@ def find_address(target: str, folder: Path, base: str) -> str:
 
 
 @cache
-def list_sections(folder: Path) -> tuple[Section, ...]:
+def list_sections(folder: Path) -> tuple[ManualSection, ...]:
     """Return the sections of all pages, with their plain texts."""
-    sections: list[Section] = []
+    sections: list[ManualSection] = []
     for name in list_pages(folder):
         tokens = _make_parser().parse((folder / f"{name}.md").read_text(encoding="utf-8"))
         _mark_headings(tokens)
@@ -169,9 +169,11 @@ def list_sections(folder: Path) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _add_section(sections: list[Section], page: str, title: str, anchor: str, heading: str, texts: list[str]) -> None:
+def _add_section(
+    sections: list[ManualSection], page: str, title: str, anchor: str, heading: str, texts: list[str]
+) -> None:
     if heading:
-        sections.append(Section(page, title, anchor, heading, " ".join(" ".join(texts).split())))
+        sections.append(ManualSection(page, title, anchor, heading, " ".join(" ".join(texts).split())))
 
 
 def search(folder: Path, query: str) -> list[Hit]:

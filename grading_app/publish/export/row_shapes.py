@@ -96,13 +96,13 @@ def _check_adaptive(value: Any) -> Any:
     return AdaptiveSpec.model_validate(value) if value else value
 
 
-class Turn(Shape):
+class TurnShape(Shape):
     role: Text
     content: Text
 
 
 class ConditionPrompt(Shape):
-    messages: list[Turn]
+    messages: list[TurnShape]
     answer_format: Literal["text", "rating", "rating_with_reasoning"]
 
 
@@ -317,7 +317,7 @@ COLUMNS: Mapping[str, Any] = {
     "datasets_app_item.metadata": Metadata,
     "datasets_app_parametricspace.task_files": dict[str, Text],
     "datasets_app_parametricspace.definition": Annotated[SpaceDefinition, BeforeValidator(_parse_definition)],
-    "runs_app_prompt.messages": list[Turn],
+    "runs_app_prompt.messages": list[TurnShape],
     "runs_app_dimension.labels": dict[str, Text],
     "runs_app_sampler.extra": Json,
     "runs_app_experiment.scorers": list[Annotated[Any, AfterValidator(_check_scorer)]],
@@ -330,7 +330,7 @@ COLUMNS: Mapping[str, Any] = {
     "runs_app_point": PointRow,
     "runs_app_point.key": dict[str, Scalar | list[Scalar]],
     "runs_app_point.rounds": list[Round],
-    "grading_app_rubric.messages": list[Turn],
+    "grading_app_rubric.messages": list[TurnShape],
     "grading_app_rubric.criteria": list[RubricCriterion],
     "grading_app_rubric.labels": list[RubricLabel],
     "grading_app_gradecondition": GradeConditionRow,

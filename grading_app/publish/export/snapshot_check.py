@@ -46,7 +46,7 @@ class SnapshotFileError(ValueError):
 
 
 @dataclass(slots=True)
-class Verdict:
+class SnapshotVerdict:
     """The result of a check.
 
     content: the digest of rows and images. kind: "study", or the kind of a bundle. problems: sentences; none if the
@@ -62,7 +62,7 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
 
-def verify(path: Path, rules: Rules | None = None) -> Verdict:
+def verify(path: Path, rules: Rules | None = None) -> SnapshotVerdict:
     """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot.
 
     With rules, also check each value of its rows. For files of unknown origin, `snapshot_reader.verify_in_limits` calls
@@ -128,9 +128,9 @@ class _Check:
     def __init__(self, archive: zipfile.ZipFile, rules: Rules | None = None) -> None:
         self.archive, self.rules = archive, rules or {}
         self.sums = self._read_part(SUMS)
-        self.verdict = Verdict(hashlib.sha256(self.sums).hexdigest())
+        self.verdict = SnapshotVerdict(hashlib.sha256(self.sums).hexdigest())
 
-    def run(self) -> Verdict:
+    def run(self) -> SnapshotVerdict:
         sums = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
         self.verdict.content = content_digest(sums)
         self.verdict.schema, self.verdict.kind = self._read_schema()

@@ -25,7 +25,7 @@ PROVIDER = Provider(
         (f"anthropic-ratelimit-{kind}-remaining", f"anthropic-ratelimit-{kind}-reset")
         for kind in ("tokens", "input-tokens", "output-tokens")
     ),
-    batch_api="runs_app.batches.anthropic.AnthropicBatches",
+    batch_api="runs_app.batches.anthropic_batches.AnthropicBatches",
     batch_label="Anthropic's message batches",
     models_path="/v1/models",
     models_headers=build_headers,

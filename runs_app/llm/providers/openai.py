@@ -11,6 +11,6 @@ PROVIDER = Provider(
     checks_parameters=True,
     request_rates=(("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),),
     token_rates=(("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),),
-    batch_api="runs_app.batches.openai.OpenAiBatches",
+    batch_api="runs_app.batches.openai_batches.OpenAiBatches",
     batch_label="OpenAI's files and batches",
 )

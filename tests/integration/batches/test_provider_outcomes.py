@@ -6,7 +6,7 @@ import pytest
 
 from grading_app.consistency_check import find_differences
 from runs_app.batches.http_client import ApiClient
-from runs_app.batches.openai import OpenAiBatches
+from runs_app.batches.openai_batches import OpenAiBatches
 from runs_app.batches.protocol import Phase
 from runs_app.engine.leases import sweep_expired
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -16,7 +16,7 @@ from django.test import RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.middleware import BlindPagesMiddleware
+from grading_app.blind_pages import BlindPagesMiddleware
 from grading_app.models import BlindReading, CachedAggregate, RatingQueue, ShareLink
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates

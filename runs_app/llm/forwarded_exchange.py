@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from runs_app.llm.answers import Answer, TokenCounts
+from runs_app.llm.answers import ProviderAnswer, TokenCounts
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.llm.http_transport import MAX_REPLY_BYTES, Exchange, ReplyTooLong
 from runs_app.llm.keys import redact_body
@@ -107,14 +107,14 @@ def _know_no_list_price(request: CallRequest, usage: Any) -> None:
     """Return None: litellm's list takes seconds to import. The model's own prices, or a stated cost, count."""
 
 
-def read_openai(payload: Mapping[str, Any]) -> Answer | None:
+def read_openai(payload: Mapping[str, Any]) -> ProviderAnswer | None:
     """Return the answer in a chat completion, or None without one."""
     choice = _get_first(payload.get("choices"))
     message = choice.get("message")
     if not isinstance(message, dict):
         return None
     usage = _get_mapping(payload.get("usage"))
-    return Answer(
+    return ProviderAnswer(
         content=_get_text(message.get("content")),
         refusal=_get_text(message.get("refusal")),
         reasoning=_get_text(message.get("reasoning_content") or message.get("reasoning")),
@@ -130,7 +130,7 @@ def read_openai(payload: Mapping[str, Any]) -> Answer | None:
     )
 
 
-def read_anthropic(payload: Mapping[str, Any]) -> Answer | None:
+def read_anthropic(payload: Mapping[str, Any]) -> ProviderAnswer | None:
     """Return the answer in a message of Anthropic's API, or None without one."""
     blocks = payload.get("content")
     if not isinstance(blocks, list):
@@ -140,7 +140,7 @@ def read_anthropic(payload: Mapping[str, Any]) -> Answer | None:
     read, written = (usage.get(f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     n_input = usage.get("input_tokens")
     reason = payload.get("stop_reason")
-    return Answer(
+    return ProviderAnswer(
         content="".join(_get_text(block.get("text")) for block in blocks if block.get("type") == "text"),
         refusal="",
         reasoning="".join(_get_text(block.get("thinking")) for block in blocks),
