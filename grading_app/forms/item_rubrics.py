@@ -10,9 +10,10 @@ from django.urls import reverse
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import add_create_link
 from grading_app.judging.default_sampler import get_or_create_default_sampler
-from grading_app.judging.item_rubrics import MAX_TEXT_LENGTH, RubricWriter
+from grading_app.judging.item_rubrics import RubricWriter
 from grading_app.models import Rubric
 from runs_app.models import Experiment, LanguageModel, Sampler
+from runs_app.models.texts import MAX_TEXT_LENGTH
 
 
 class WriterForm(forms.Form):

@@ -9,15 +9,11 @@ from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
-from django.utils import timezone
 
-from datasets_app.models import Item
-from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import Rubric
 from runs_app.llm import prompts
-from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet
-from runs_app.models.trials import BLANK
+from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet
 from runs_app.planning import token_bounds
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run, refuse_cancelled
@@ -145,78 +141,7 @@ def _create_draft(writer: RubricWriter, condition: Condition, name: str, by: Any
     return draft
 
 
-COLLECT = f"""INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
-SELECT %(texts)s, t.item_id, btrim(t.answer, E' \\t\\r\\n'), t.id
-FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-WHERE r.condition_id = %(condition)s AND t.status = 'done' AND NOT t.truncated AND NOT t.refused
-AND NOT {BLANK.format(t="t")}
-ORDER BY t.item_id, t.id
-ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - constants only
-
-
-def collect_texts(texts: TextSet) -> int:
-    """Add the writer's new texts, and return their number.
-
-    Empty, truncated and refused texts stay missing.
-    """
-    with transaction.atomic():
-        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
-        if locked.status != TextSet.Status.DRAFT or locked.written_by_id is None:
-            return 0
-        with connection.cursor() as cursor:
-            cursor.execute(COLLECT, {"texts": locked.pk, "condition": locked.written_by_id})
-            added = int(cursor.rowcount)
-        if added:
-            locked.save(update_fields=["content_hash"])
-    return added
-
-
 def collect_all_texts(experiment: Experiment) -> int:
     """Collect the texts of all drafts whose writer runs in this experiment. Return their number."""
     drafts = TextSet.objects.filter(written_by__experiment=experiment, status=TextSet.Status.DRAFT)
-    return sum(collect_texts(texts) for texts in drafts)
-
-
-MAX_TEXT_LENGTH = 50_000  # Characters.
-COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, edited_by_id, edited_at)
-SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
-
-
-def correct_text(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
-    """Replace the text of this item, and return the version that holds the correction.
-
-    A draft with corrections takes further corrections. A model's own draft and an approved version stay unchanged, and
-    the correction goes to the next version.
-    Raise ValueError for a blank or too long text, or if a newer version exists.
-    """
-    cleaned = text.replace("\r\n", "\n").strip()
-    if not cleaned or len(cleaned) > MAX_TEXT_LENGTH:
-        raise ValueError(f"Enter a text of at most {MAX_TEXT_LENGTH:,} characters.")
-    with transaction.atomic():
-        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
-        if newer := TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first():
-            raise ValueError(f"{newer} is newer. Correct that version.")
-        target = locked if _allows_corrections(locked) else _create_next_version(locked, by=by, reason=reason)
-        existing = target.texts.filter(item=item).first()
-        before = existing.text if existing else ""
-        ItemText.objects.update_or_create(
-            text_set=target, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
-        )
-        target.save(update_fields=["content_hash"])
-        record_changes([(target, before[:200], cleaned[:200])], by=by, reason=reason, aspect=f"text of {item.key}"[:40])
-    return target
-
-
-def _allows_corrections(texts: TextSet) -> bool:
-    if texts.status != TextSet.Status.DRAFT:
-        return False
-    return texts.written_by_id is None or texts.texts.exclude(edited_at=None).exists()
-
-
-def _create_next_version(texts: TextSet, *, by: Any, reason: str) -> TextSet:
-    new = texts.create_new_version(by=by)
-    with connection.cursor() as cursor:
-        cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
-    if texts.status == TextSet.Status.DRAFT:
-        texts.retire(by=by, reason=f"corrected as {new}: {reason}")
-    return new
+    return sum(texts.collect() for texts in drafts)

@@ -19,7 +19,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
-from grading_app.judging.item_rubrics import collect_texts, correct_text, request_rubrics
+from grading_app.judging.item_rubrics import request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.models.totals import Totals
@@ -98,8 +98,8 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
     )
     if request.method == "POST" and form.is_valid():
         try:
-            corrected = correct_text(
-                texts, item, form.cleaned_data["text"], by=request.user, reason=form.cleaned_data["reason"]
+            corrected = texts.correct(
+                item, form.cleaned_data["text"], by=request.user, reason=form.cleaned_data["reason"]
             )
         except ValueError as error:
             form.add_error("text", str(error))
@@ -111,7 +111,7 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
 
 
 def _collect(texts: TextSet, by: Any, reason: str) -> str:
-    return f"New texts: {format_count(collect_texts(texts))}."
+    return f"New texts: {format_count(texts.collect())}."
 
 
 def _approve(texts: TextSet, by: Any, reason: str) -> str:

@@ -6,16 +6,29 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.urls import reverse
+from django.utils import timezone
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.designs import Versioned, build_approval_constraint
+from runs_app.models.trials import BLANK
 
 MAX_NAMED_ITEMS = 5
+MAX_TEXT_LENGTH = 50_000  # Characters.
+COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, edited_by_id, edited_at)
+SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at
+FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
+COLLECT = f"""INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
+SELECT %(texts)s, t.item_id, btrim(t.answer, E' \\t\\r\\n'), t.id
+FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+WHERE r.condition_id = %(condition)s AND t.status = 'done' AND NOT t.truncated AND NOT t.refused
+AND NOT {BLANK.format(t="t")}
+ORDER BY t.item_id, t.id
+ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - constants only
 
 
 @constrain_numbers()
@@ -49,6 +62,54 @@ class TextSet(Versioned):
         """Return the texts by item key; empty for a set that is not stored yet."""
         texts = self.texts.order_by("item__key").values_list("item__key", "text") if self.pk else ()
         return {"texts": dict(texts)}
+
+    def collect(self) -> int:
+        """Add the writer's new texts, and return their number. Empty, truncated and refused texts stay missing."""
+        with transaction.atomic():
+            locked = TextSet.objects.select_for_update().get(pk=self.pk)
+            if locked.status != self.Status.DRAFT or locked.written_by_id is None:
+                return 0
+            with connection.cursor() as cursor:
+                cursor.execute(COLLECT, {"texts": locked.pk, "condition": locked.written_by_id})
+                added = int(cursor.rowcount)
+            if added:
+                locked.save(update_fields=["content_hash"])
+        return added
+
+    def correct(self, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
+        """Replace the text of this item, and return the version that holds the correction.
+
+        A draft with corrections takes further corrections. A model's own draft and an approved version stay unchanged,
+        and the correction goes to the next version.
+        Raise ValueError for a blank or too long text, or if a newer version exists.
+        """
+        cleaned = text.replace("\r\n", "\n").strip()
+        if not cleaned or len(cleaned) > MAX_TEXT_LENGTH:
+            raise ValueError(f"Enter a text of at most {MAX_TEXT_LENGTH:,} characters.")
+        with transaction.atomic():
+            locked = TextSet.objects.select_for_update().get(pk=self.pk)
+            newer = TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first()
+            if newer:
+                raise ValueError(f"{newer} is newer. Correct that version.")
+            is_draft = locked.status == self.Status.DRAFT
+            takes_corrections = is_draft and (
+                locked.written_by_id is None or locked.texts.exclude(edited_at=None).exists()
+            )
+            target = locked if takes_corrections else locked.create_new_version(by=by)
+            if not takes_corrections:
+                with connection.cursor() as cursor:
+                    cursor.execute(COPY, {"new": target.pk, "old": locked.pk})
+                if is_draft:
+                    locked.retire(by=by, reason=f"corrected as {target}: {reason}")
+            existing = target.texts.filter(item=item).first()
+            before = existing.text if existing else ""
+            ItemText.objects.update_or_create(
+                text_set=target, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
+            )
+            target.save(update_fields=["content_hash"])
+            change = (target, before[:200], cleaned[:200])
+            record_changes([change], by=by, reason=reason, aspect=f"text of {item.key}"[:40])
+        return target
 
     def find_missing(self) -> list[str]:
         """Return the keys of active items without a text, in item order."""

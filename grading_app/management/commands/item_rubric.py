@@ -21,8 +21,6 @@ from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.item_rubrics import (
     RubricWriter,
-    collect_texts,
-    correct_text,
     request_rubrics,
 )
 from grading_app.models import Rubric
@@ -88,13 +86,13 @@ class Command(VerbCommand):
         self.write(f"{texts}: {format_count(n_items)} rubrics were requested")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
-            collect_texts(texts)  # A worker of the queue may have stored them already. The draft was empty before.
+            texts.collect()  # A worker of the queue may have stored them already. The draft was empty before.
             missing = format_count(len(texts.find_missing()))
             self.write(f"{texts}: {format_count(texts.texts.count())} new texts, {missing} missing")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _find_text_set(reference)
-        collected = collect_texts(texts)
+        collected = texts.collect()
         self.write(f"{texts}: {format_count(collected)} new texts, {format_count(len(texts.find_missing()))} missing")
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
@@ -102,7 +100,7 @@ class Command(VerbCommand):
         row = texts.dataset.items.active().filter(key=item).first()
         if row is None:
             refuse_input(f"item: {texts.dataset} has no active item {item}")
-        corrected = correct_text(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
+        corrected = texts.correct(row, read_text(file), by=resolve_owner(user), reason=reason)
         self.write(f"{item} was corrected in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evalsite.api import middleware
+from evalsite.api import token_middleware
 from evalsite.lib import permissions
 from evalsite.lib.history import StatusChange
 from runs_app.models import ApiAllowance, ApiToken
@@ -184,7 +184,7 @@ def test_the_limit_refills(team, monkeypatch):
 
 
 def test_an_address_that_guesses_has_to_wait_and_right_tokens_go_on(team, monkeypatch):
-    monkeypatch.setattr(middleware, "MAX_GUESSES", 2)
+    monkeypatch.setattr(token_middleware, "MAX_GUESSES", 2)
     wrong = make_bearer("evs_000000000000_wrong")
     assert [wrong.get(LIST).status_code for _ in range(3)] == [401, 401, 429]
     assert make_api_client(team.owner).get(LIST).status_code == 200

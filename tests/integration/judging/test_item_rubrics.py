@@ -6,9 +6,8 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import find_differences
-from grading_app.judging import item_rubrics
 from grading_app.judging.grader_lookup import choose_graders, save_graders
-from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
+from grading_app.judging.item_rubrics import RubricWriter, request_rubrics
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
@@ -52,7 +51,7 @@ def text_set(writer):
     """Return a draft set with generated and collected texts."""
     created = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(quote_reference)
-    collect_texts(created)
+    created.collect()
     created.refresh_from_db()
     return created
 
@@ -75,7 +74,7 @@ def test_repeating_a_writer_makes_no_call(writer, text_set):
     calls = Attempt.objects.count()
     repeated = request_rubrics(writer, name="own", by=writer.experiment.owner)
     assert drain(quote_reference) == 0
-    assert collect_texts(repeated) == 3
+    assert repeated.collect() == 3
     assert (repeated.version, Attempt.objects.count()) == (2, calls)
 
 
@@ -100,7 +99,7 @@ def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, cu
 
     created = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(answer_blank)
-    assert collect_texts(created) == 1
+    assert created.collect() == 1
     assert created.find_missing() == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
         created.approve(by=curator, reason="read")
@@ -108,9 +107,7 @@ def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, cu
 
 def test_a_correction_creates_a_new_version_with_author_time_and_reason(text_set, curator):
     item = text_set.dataset.items.get(key="item-1")
-    second = item_rubrics.correct_text(
-        text_set, item, "Right if it says two.\r\n", by=curator, reason="words count too"
-    )
+    second = text_set.correct(item, "Right if it says two.\r\n", by=curator, reason="words count too")
     text_set.refresh_from_db()
     assert (second.version, second.status, text_set.status) == (2, "draft", "archived")
     assert list_texts(text_set)["item-1"] == "Right if it says 2."
@@ -128,15 +125,15 @@ def test_a_correction_creates_a_new_version_with_author_time_and_reason(text_set
 
 def test_corrections_share_one_draft_until_it_is_approved(text_set, curator):
     items = {item.key: item for item in text_set.dataset.items.all()}
-    second = item_rubrics.correct_text(text_set, items["item-1"], "two", by=curator, reason="one")
-    assert item_rubrics.correct_text(second, items["item-2"], "four", by=curator, reason="two") == second
+    second = text_set.correct(items["item-1"], "two", by=curator, reason="one")
+    assert second.correct(items["item-2"], "four", by=curator, reason="two") == second
     second.approve(by=curator, reason="all read")
-    third = item_rubrics.correct_text(second, items["item-0"], "zero", by=curator, reason="three")
+    third = second.correct(items["item-0"], "zero", by=curator, reason="three")
     second.refresh_from_db()
     assert (second.status, third.version, list_texts(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
     assert list_texts(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
     with pytest.raises(ValueError, match="own@3 is newer"):
-        item_rubrics.correct_text(second, items["item-0"], "nought", by=curator, reason="late")
+        second.correct(items["item-0"], "nought", by=curator, reason="late")
     with pytest.raises(TransitionError):
         second.approve(by=curator, reason="again")
 
@@ -154,7 +151,7 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
     assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
 
     item = text_set.dataset.items.get(key="item-1")
-    second = item_rubrics.correct_text(text_set, item, "Needs the word two.", by=curator, reason="words")
+    second = text_set.correct(item, "Needs the word two.", by=curator, reason="words")
     second.approve(by=curator, reason="read")
     request_verdicts(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
     requests = []
@@ -195,7 +192,7 @@ def test_a_draft_text_set_cannot_be_used_for_judging(writer, text_set):
 def test_a_judge_with_a_corrected_draft_is_told_the_version_that_replaces_it(writer, text_set, curator):
     grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
     item = text_set.dataset.items.first()
-    corrected = item_rubrics.correct_text(text_set, item, "Says two.", by=curator, reason="clearer")
+    corrected = text_set.correct(item, "Says two.", by=curator, reason="clearer")
     grader.text_set.refresh_from_db()
     waves = list(writer.experiment.waves.all())
     remedy = r"item rubrics own@1 are archived; choose the newer version own@2 \(--texts own@2\)"

@@ -5,7 +5,6 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.judging import item_rubrics
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading
@@ -40,7 +39,7 @@ def judge_with(experiment, grader):
 
 def correct_text(text_set, curator, key="item-1"):
     item = text_set.dataset.items.get(key=key)
-    second = item_rubrics.correct_text(text_set, item, "Needs the word.", by=curator, reason="words")
+    second = text_set.correct(item, "Needs the word.", by=curator, reason="words")
     second.approve(by=curator, reason="read")
     return second
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from evalsite.lib import permissions
-from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
+from grading_app.judging.item_rubrics import RubricWriter, request_rubrics
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
@@ -160,7 +160,7 @@ def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, expe
         )
 
     drain_in_thread(write_text)
-    assert collect_texts(texts) == 3
+    assert texts.collect() == 3
     page = visitor(curator)
     page.goto("/item-rubrics/")
     checked(page, "item rubrics, list")
