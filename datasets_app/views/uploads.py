@@ -124,12 +124,13 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     if wants_part(request):
         return HttpResponseClientRefresh()
     # The mapping form with the last input and its errors, or with the guessed mapping.
-    entered = upload.outcome.entered if upload.outcome else None
+    outcome = upload.outcome
+    entered = outcome.entered if outcome else None
     form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table), sheets=table.sheets)
-    if upload.outcome and entered and form.is_valid():
-        form.add_mapping_errors(pending_uploads.collect_mapping_errors(upload.outcome.report.errors))
-        if upload.outcome.error:
-            form.add_error(None, upload.outcome.error)
+    if outcome and entered and form.is_valid():
+        form.add_mapping_errors(pending_uploads.collect_mapping_errors(outcome.report.errors))
+        if outcome.error:
+            form.add_error(None, outcome.error)
     return _render_mapping(request, upload, table, form)
 
 

@@ -10,7 +10,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
@@ -210,9 +209,3 @@ def _get_swapped_url(data: Any) -> str:
     query.pop("page", None)
     query.pop("experiment", None)
     return f"{reverse('compare')}?{query.urlencode()}"
-
-
-def get_compare_url(a: str, b: str, **parameters: str) -> str:
-    """Return the address that compares b with a. Both are references; empty parameters are omitted."""
-    query = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
-    return f"{reverse('compare')}?{urlencode(query)}"

@@ -175,7 +175,7 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
 @pytest.mark.parametrize("approved", [False, True])
 def test_texts_outlive_the_experiment_whose_calls_wrote_them(writer, text_set, curator, approved):
     if approved:
-        item_rubrics.approve_texts(text_set, by=curator, reason="read")
+        text_set.approve(by=curator, reason="read")
     texts = list_texts(text_set)
     writer.experiment.archive(by="test", reason="over")
     deletion.delete(writer.experiment, by="test", reason="over")
