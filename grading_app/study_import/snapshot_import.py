@@ -76,6 +76,7 @@ from runs_app.models import (
     DeletedRun,
     Dimension,
     Experiment,
+    ExternalCall,
     ItemText,
     Point,
     Preflight,
@@ -92,8 +93,8 @@ IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
 # Rows that this process never reads. All others are few: definitions, conditions, runs.
 STREAMED = (
-    Item, Norm, Trial, Attempt, Point, ItemText, RatedAnswer, RaterAssignment, Rating, Grading, Preference,
-    SupersededVerdict, Adjudication, Annotation, Preflight,
+    Item, Norm, Trial, ExternalCall, Attempt, Point, ItemText, RatedAnswer, RaterAssignment, Rating, Grading,
+    Preference, SupersededVerdict, Adjudication, Annotation, Preflight,
 )  # fmt: skip
 ASPECT = "import"
 IS_DRAFT = "x.line ->> 'status' = 'draft'"  # SQL: whether the row x of the file is a draft.
@@ -320,7 +321,8 @@ class _Import:
         params: dict[str, Any] = {"defaults": json.dumps(_list_defaults(part), cls=DjangoJSONEncoder)}
         cells: dict[str, str] = {}
         for column in part.list_columns():
-            cells[column.attname] = "m.new" if column.primary_key else translate(column, "r", KEYS, "old", "new")
+            is_new = column.primary_key and part.has_key
+            cells[column.attname] = "m.new" if is_new else translate(column, "r", KEYS, "old", "new")
         if part.model in ARRIVAL:
             # Rows with parts arrive as drafts: their parts are inserted afterwards.
             has_parts = part.model in (Dataset, TextSet)
@@ -329,11 +331,12 @@ class _Import:
         for column in part.list_local_columns():
             cells[column.attname] = self._build_local_sql(part, column, params)
         names = ", ".join(connection.ops.quote_name(name) for name in cells)
+        keys = f"JOIN {KEYS}{part.table} m ON m.old = r.id" if part.has_key else ""
         self._execute(
             f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
             FROM {ROWS_OF}{part.table} x
             CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, %(defaults)s::jsonb || x.line) r
-            JOIN {KEYS}{part.table} m ON m.old = r.id ORDER BY x.place""",
+            {keys} ORDER BY x.place""",
             params,
         )
 

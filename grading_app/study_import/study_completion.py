@@ -91,7 +91,8 @@ def _bound_calls(experiment: Experiment) -> None:
 
     Raise SnapshotFileError if an open call asks about an excluded item, because no bound covers these.
     """
-    runs = Run.objects.filter(experiment=experiment).exclude(condition__stage=Condition.Stage.GENERATE)
+    stages = (Condition.Stage.GENERATE, Condition.Stage.EXTERNAL)
+    runs = Run.objects.filter(experiment=experiment).exclude(condition__stage__in=stages)
     excluded = Trial.objects.filter(run__in=runs, item__excluded=True).exclude(status=Trial.Status.DONE)
     if (trial := excluded.select_related("item").first()) is not None:
         key = trial.asked_item.key

@@ -136,20 +136,20 @@ class ConditionContent(Shape):
 
 
 class ConditionRow(Shape):
-    """The prompt of the design itself obeys its rules. A judge's obeys those of its rubric."""
+    """The prompt of the design itself obeys its rules. A judge's obeys those of its rubric. Programs have their own."""
 
-    stage: Literal["generate", "judge", "rubric"] = "generate"
+    stage: Literal["generate", "judge", "rubric", "external"] = "generate"
     prompt_id: int | None = None
     content: ConditionContent
 
     @model_validator(mode="after")
     def _check_prompt(self) -> ConditionRow:
         if (self.stage == "generate") != (self.prompt_id is not None):
-            raise ValueError("a condition of the design has a prompt, and a judge has none")
+            raise ValueError("a condition of the design has a prompt, and no other has one")
         messages = [turn.model_dump() for turn in self.content.prompt.messages]
         if self.stage == "generate":
             problems = prompts.validate(messages) or ([] if messages else ["A prompt needs a turn."])
-        elif self.stage == "judge" and not messages:
+        elif self.stage in ("judge", "external") and not messages:
             problems = []  # A judge of another tool, whose prompt its study does not have. It never judges again.
         else:
             kind = "writer" if self.stage == "rubric" else self.content.rubric.kind

@@ -41,6 +41,7 @@ from runs_app.models import (
     Dimension,
     Endpoint,
     Experiment,
+    ExternalCall,
     ItemText,
     LanguageModel,
     Manifest,
@@ -101,8 +102,8 @@ class StudyTable:
 
     @property
     def has_key(self) -> bool:
-        """Return whether rows have a number as key. Images have their hash."""
-        return self.model is not Asset
+        """Return whether rows have a number of their own as key. Images have a hash, calls of programs a trial."""
+        return self.model is not Asset and not self.model._meta.pk.is_relation
 
     def list_columns(self) -> list[models.Field[Any, Any]]:
         """Return the columns that a snapshot holds."""
@@ -202,6 +203,12 @@ TABLES: tuple[StudyTable, ...] = (
     ),
     StudyTable(
         Trial, f"t.run_id IN {RUNS}", "", {"token": None, "lease_until": None, "not_before": None, "reserved_usd": 0}
+    ),
+    StudyTable(
+        ExternalCall,
+        f"t.trial_id IN (SELECT id FROM runs_app_trial WHERE run_id IN {RUNS})",
+        "",
+        {"token": "imported"},
     ),
     StudyTable(Attempt, f"t.run_id IN {RUNS}"),
     StudyTable(Point, f"t.run_id IN {RUNS}"),

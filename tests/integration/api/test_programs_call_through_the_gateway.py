@@ -8,15 +8,18 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datasets_app.models import Dataset
 from grading_app.consistency_check import compare_counters
 from grading_app.models import BlindReading
 from grading_app.publish.export.snapshot_check import verify
-from grading_app.publish.export.snapshots import make_snapshot
+from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
+from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.engine.leases import sweep_expired
 from runs_app.models import Attempt, Endpoint, Experiment, ExternalCall, LedgerEntry, Run, Trial
 from tests import factories
 from tests.factories.engine import expire_leases
 from tests.factories.model_server import model_server
+from tests.factories.tampering import disable_triggers
 from tests.factories.tokens import make_api_client, make_bearer, make_token
 
 pytestmark = pytest.mark.django_db
@@ -312,6 +315,40 @@ def test_a_snapshot_has_the_calls_of_programs(program, agents):
     assert snapshot.counts["rows"]["trials"] == 0, "the trials of the design"
     assert snapshot.counts["rows"]["attempts"] == 1
     assert verify(snapshot.path).problems == []
+
+
+def test_an_imported_snapshot_has_the_same_calls_and_none_of_the_tokens(program, agents):
+    with disable_triggers():
+        Dataset.objects.update(content_hash=agents.dataset.hash_items())
+    ask(program, headers={"Evalsite-Session": "night run"}, temperature=0.5)
+    ask(program, "fail")
+    ask(make_api_client(agents.owner, "run", experiment=agents), address=MESSAGES)
+    sent = make_snapshot(agents, by="test").path
+    copy = import_snapshot(sent, agents.owner).experiment
+    columns = ("form", "session", "parameters", "reply", "trial__messages", "trial__answer", "trial__status",
+               "trial__cost_usd", "trial__run__condition__content", "trial__run__condition__stage")  # fmt: skip
+    calls, copied = (
+        list(ExternalCall.objects.filter(trial__run__experiment=one).order_by("trial").values(*columns))
+        for one in (agents, copy)
+    )
+    assert len(calls) == 3
+    assert {call["trial__run__condition__stage"] for call in calls} == {"external"}
+    assert copied == calls
+    assert set(ExternalCall.objects.filter(trial__run__experiment=copy).values_list("token", flat=True)) == {"imported"}
+    again = make_snapshot(copy, by="test").path
+    assert verify(again).problems == []
+    assert verify(again).content == verify(sent).content
+    assert copy.spent_usd == Experiment.objects.get(pk=agents.pk).spent_usd > 0
+    check_counters(agents)
+    for run in copy.runs.with_design():
+        assert not run.is_callable_here
+
+
+def test_a_call_in_flight_refuses_a_snapshot(program, agents, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.external_queue.record_each", lambda results, worker_id: None)
+    ask(program)
+    with pytest.raises(SnapshotError, match="agents is running"):
+        make_snapshot(agents, by="test")
 
 
 ODD = st.recursive(
