@@ -21,6 +21,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.api import reach
 from evalsite.api.calls_in_thread import answer_in_thread
+from evalsite.api.kept_values import KeptValues
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.problem_responses import build_gateway_error, make_gateway_error
 from runs_app.engine.admission import Claim
@@ -50,8 +51,6 @@ OPENAI, ANTHROPIC = ExternalCall.Form.OPENAI, ExternalCall.Form.ANTHROPIC
 PATHS: dict[str, str] = {OPENAI: "/chat/completions", ANTHROPIC: "/v1/messages"}
 MAX_WAIT_S = 20.0  # How long a call waits for a slot, a rate or the end of other calls before it is refused.
 PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "request-id")
-# For how long a process knows the access of a program and the design of a run, and when it reads them again.
-KEPT_S, REFRESH_S = 5.0, 4.0
 CACHE_HEADER, SESSION_HEADER = "evalsite-cache", "evalsite-session"
 JSON = "application/json"
 ACCESS_ONLY = "evalsite.access_only"
@@ -190,7 +189,8 @@ async def _read_call(
         name = content.get("model") if isinstance(content, dict) else None
         run = None
         if isinstance(name, str):
-            run = await _get_run(queue, experiment, name)
+            key = experiment.pk, name
+            run = await _kept_runs.get(queue, key, lambda: queue.read(_find_run, experiment, name))
             if run is None:
                 raise Refused(404, f"The experiment {experiment} has no model {clean(name[:80])!r}.", "model_not_found")
         has_price = run is not None and run.condition.model.cache_write_price is not None
@@ -239,19 +239,7 @@ def _build_call(
     return call
 
 
-_runs: dict[tuple[int, str], tuple[float, Run]] = {}
-
-
-async def _get_run(queue: ExternalQueue, experiment: Experiment, name: str) -> Run | None:
-    """Return the run of `_find_run`. After REFRESH_S, it is read again while this call goes on with what is known."""
-    kept = _runs.get((experiment.pk, name))
-    age_s = time.monotonic() - kept[0] if kept is not None else KEPT_S
-    if kept is None or age_s >= KEPT_S:
-        return await queue.read(_find_run, experiment, name)
-    if age_s >= REFRESH_S:
-        _runs[experiment.pk, name] = time.monotonic() - REFRESH_S + 1, kept[1]  # One call in a second reads it.
-        queue.start(queue.read(_find_run, experiment, name))
-    return kept[1]
+_kept_runs: KeptValues[Run | None] = KeptValues(lambda run: run is not None)
 
 
 def _find_run(experiment: Experiment, name: str) -> Run | None:
@@ -261,14 +249,7 @@ def _find_run(experiment: Experiment, name: str) -> Run | None:
     and the budget are read at each call; a changed price or address applies after this time.
     """
     model = next((one for one in _list_models(experiment) if name in (one.name, one.model)), None)
-    if model is None:
-        return None
-    run = get_or_create_external_run(experiment, model)
-    now = time.monotonic()
-    for key in [key for key, (at, _) in list(_runs.items()) if now - at >= KEPT_S]:
-        _runs.pop(key, None)
-    _runs[experiment.pk, name] = now, run
-    return run
+    return None if model is None else get_or_create_external_run(experiment, model)
 
 
 async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> ProgramReply:

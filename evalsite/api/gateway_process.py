@@ -17,7 +17,6 @@ import re
 import signal
 import socket
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -35,7 +34,6 @@ logger = logging.getLogger("evalsite.gateway")
 CALL = re.compile(r"/gateway/[-\w]+/v1/(chat/completions|messages)")
 MAX_CONNECTIONS = 1000
 MAX_CALLS = 256  # In flight at a time, over all programs.
-MAX_ACCESSES = 1000
 IDLE_S = 75.0
 STOP_S = 10.0  # Calls in flight may take so long after a stop signal.
 SWITCH_S = 0.0005  # How long a thread keeps the interpreter from another one. Python's default is ten times that.
@@ -65,8 +63,9 @@ class Server(web.Server):
             self.serve, access_log=None, keepalive_timeout=IDLE_S, auto_decompress=False, lingering_time=2.0
         )
         self.end, self.queue = end, queue
-        self.accesses: dict[tuple[str, ...], tuple[float, Any]] = {}
-        self.refreshing: set[tuple[str, ...]] = set()
+        from evalsite.api.kept_values import KeptValues
+
+        self.accesses: KeptValues[Any] = KeptValues(lambda access: not isinstance(access, web.Response))
         self.tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self) -> GatewayConnection:
@@ -118,40 +117,16 @@ class Server(web.Server):
 
     async def _find_access(self, request: web.BaseRequest) -> Any:
         """Return the access of the request, or the response of the site to a request that may not go on."""
-        from evalsite.api.gateway import KEPT_S, REFRESH_S
+        from evalsite.api.gateway import ACCESS_ONLY
+
+        async def ask() -> Any:
+            response = await self.queue.read(_ask_site, _build_environment(request) | {ACCESS_ONLY: True})
+            access = getattr(response, "access", None)
+            return _copy_response(response) if access is None else access
 
         names = ("Host", "Authorization", "x-api-key", "X-Forwarded-Proto", "X-Forwarded-For")
         key = (request.path, request.remote or "", *(request.headers.get(name, "") for name in names))
-        kept = self.accesses.get(key)
-        age_s = time.monotonic() - kept[0] if kept else KEPT_S
-        if kept is None or age_s >= KEPT_S:
-            return await self._check_access(key, request)
-        if age_s >= REFRESH_S and key not in self.refreshing:
-            self.refreshing.add(key)
-            task = self._loop.create_task(self._refresh_access(key, request))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
-        return kept[1]
-
-    async def _refresh_access(self, key: tuple[str, ...], request: web.BaseRequest) -> None:
-        try:
-            await self._check_access(key, request)
-        finally:
-            self.refreshing.discard(key)
-
-    async def _check_access(self, key: tuple[str, ...], request: web.BaseRequest) -> Any:
-        from evalsite.api.gateway import ACCESS_ONLY
-
-        began = time.monotonic()
-        response = await self.queue.read(_ask_site, _build_environment(request) | {ACCESS_ONLY: True})
-        access = getattr(response, "access", None)
-        self.accesses.pop(key, None)
-        if access is None:
-            return _copy_response(response)
-        while len(self.accesses) >= MAX_ACCESSES:
-            self.accesses.pop(next(iter(self.accesses)))
-        self.accesses[key] = began, access
-        return access
+        return await self.accesses.get(self.queue, key, ask)
 
 
 async def _read_body(request: web.BaseRequest) -> bytes | None:

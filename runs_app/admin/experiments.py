@@ -86,5 +86,5 @@ class RunAdmin(VisibleAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = ["name", "version", "in_flight", "recorded", "started_at", "seen_at", "stopped_at"]
-    list_filter = ["host"]
+    list_display = ["name", "version", "in_flight", "recorded", "is_gateway", "started_at", "seen_at", "stopped_at"]
+    list_filter = ["host", "is_gateway"]

@@ -165,11 +165,12 @@ def _run_connected(function: Callable[..., T], *args: Any) -> T:
 def open_spool() -> tuple[ResultSpool, int]:
     """Record what killed gateways left, and return a spool for this process with the key of its worker.
 
-    The worker counts as stopped, because it claims no trials. Its name tells other workers whose spool this is.
+    Its name tells other workers whose spool this is. It counts as stopped, because it claims no trials.
     """
     folder = Path(settings.RESULT_SPOOL_DIR)
     record_orphaned_results(folder)
     host, pid = socket.gethostname(), os.getpid()
     name = f"{host}:{pid}:{uuid.uuid4().hex[:8]}"
-    worker = Worker.objects.create(name=name, host=host, pid=pid, version=get_version(), stopped_at=Now())
+    process = {"name": name, "host": host, "pid": pid, "version": get_version()}
+    worker = Worker.objects.create(**process, is_gateway=True, stopped_at=Now())
     return ResultSpool(folder, worker.name), worker.pk

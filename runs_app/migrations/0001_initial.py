@@ -38,6 +38,12 @@ class Migration(migrations.Migration):
                     "trouble",
                     models.CharField(blank=True, help_text="Why the database records no results now", max_length=200),
                 ),
+                (
+                    "is_gateway",
+                    models.BooleanField(
+                        default=False, help_text="Records the calls of programs, and claims no trials"
+                    ),
+                ),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("seen_at", models.DateTimeField(auto_now_add=True, db_index=True)),
                 ("stopped_at", models.DateTimeField(null=True)),

@@ -24,6 +24,7 @@ class Worker(models.Model):
     recorded = models.BigIntegerField(default=0, help_text="Results recorded since the worker started")
     per_minute = models.FloatField(default=0, help_text="Results recorded in the last minute")
     trouble = models.CharField(max_length=200, blank=True, help_text="Why the database records no results now")
+    is_gateway = models.BooleanField(default=False, help_text="Records the calls of programs, and claims no trials")
     started_at = models.DateTimeField(auto_now_add=True)
     seen_at = models.DateTimeField(auto_now_add=True, db_index=True)
     stopped_at = models.DateTimeField(null=True)

@@ -111,7 +111,8 @@ def list_troubles() -> list[str]:
 
     A worker that has just left counts, without trouble.
     """
-    return list(Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).values_list("trouble", flat=True))
+    workers = Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP, is_gateway=False)
+    return list(workers.values_list("trouble", flat=True))
 
 
 def _find_budget_blocker(run: Run) -> Blocker | None:

@@ -20,8 +20,11 @@ MAX_ROWS = 100  # Of the most recently seen workers, because drains of the task 
 @require_safe
 @members_only
 def worker_list(request: HttpRequest) -> HttpResponse:
-    """Show the workers. A poll gets the live part only. Liveness uses the database's clock, as heartbeats do."""
-    workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:MAX_ROWS])
+    """Show the workers, without the process of the gateway. A poll gets the live part only.
+
+    Liveness uses the database's clock, as heartbeats do.
+    """
+    workers = list(Worker.objects.filter(is_gateway=False).annotate(now=Now()).order_by("-seen_at", "-pk")[:MAX_ROWS])
     states = [worker.find_state(worker.now) for worker in workers]
     version = get_version()
     alive = [worker for worker, state in zip(workers, states, strict=True) if state == "alive"]

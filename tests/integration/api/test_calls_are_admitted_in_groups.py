@@ -91,6 +91,21 @@ def test_calls_that_arrive_together_share_a_transaction(make_call, monkeypatch):
     assert groups == [4]
 
 
+def test_a_call_that_is_cancelled_while_it_waits_keeps_no_other_call_of_its_group_from_starting(make_call):
+    async def run(thread):
+        queue = ExternalQueue(Executors(thread, thread, thread))
+        waiting = [asyncio.create_task(queue.admit(call)) for call in calls]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+
+    calls = [make_call() for _ in range(3)]
+    cancelled, *others = run_in_loop(run)
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert [isinstance(one, Claim) for one in others] == [True, True]
+    assert Trial.objects.filter(status="running").count() == 3, "its lease ends the trial of the cancelled call"
+
+
 class Dead(Executor):
     """An executor of a process that is killed before it records anything."""
 

@@ -30,7 +30,7 @@ COST = Decimal("0.00002")  # 12 tokens in and 4 out, at 1 and 2 dollars per mill
 
 @pytest.fixture
 def provider(monkeypatch):
-    monkeypatch.setattr("evalsite.api.gateway.KEPT_S", 0)
+    monkeypatch.setattr("evalsite.api.kept_values.KEPT_S", 0)
     monkeypatch.setenv("EVALSITE_KEY_TESTS", "sk-the-labs-own-key")
     with model_server() as (url, server):
         server.url = url

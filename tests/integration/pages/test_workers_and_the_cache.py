@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.number_format import format_count
+from runs_app.engine.external_queue import open_spool
 from runs_app.models import CachedAnswer, Trial, Worker
+from runs_app.monitoring.blockers import list_troubles
 from runs_app.views import endpoints
 
 LIVE = 'hx-trigger="every 5s"'
@@ -35,6 +37,19 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     Worker.objects.update(version=get_version())
     text = as_("researcher").get("/workers/").content.decode()
     assert '<span class="chip">different</span>' not in text
+
+
+def test_the_process_of_the_gateway_is_no_worker_of_the_page(as_):
+    make_worker("bench")
+    spool, worker_id = open_spool()
+    spool.close()
+    gateway = Worker.objects.get(pk=worker_id)
+    assert gateway.is_gateway
+    text = as_("researcher").get("/workers/").content.decode()
+    assert "bench" in text
+    assert text.count("<tr") == 2, "the head and the worker"
+    Worker.objects.filter(is_gateway=False).delete()
+    assert list_troubles() == [], "it is no worker that could make the calls of a run"
 
 
 def test_the_databases_clock_decides_which_workers_are_alive(as_):
