@@ -6,10 +6,8 @@ from grading_app.views import (
     agreement,
     analysis,
     blind,
-    bundles,
     compare,
     disagreements,
-    drawn_judges,
     experiment_forms,
     experiments,
     figures,
@@ -18,19 +16,15 @@ from grading_app.views import (
     item_rubrics,
     items,
     judges,
-    length_bias,
     library,
     matrix,
-    pairs,
     preregistration,
     progress,
     queues,
     rating,
     reports,
     results,
-    rubric_tests,
     share_links,
-    snapshots,
     start,
     study_import,
     trials,
@@ -84,10 +78,10 @@ urlpatterns += [
 urlpatterns += [
     path("experiments/new/import/", study_import.study_import_new, name="study_import_new"),
     path("experiments/new/import/<slug:token>/", study_import.study_import, name="study_import"),
-    path("datasets/<slug:slug>/<int:version>/bundle.zip", bundles.dataset_bundle, name="dataset_bundle"),
-    path("experiments/<slug:slug>/bundles/<slug:kind>.zip", bundles.experiment_bundle, name="experiment_bundle"),
-    path("experiments/<slug:slug>/snapshots/", snapshots.snapshot_make, name="snapshot_make"),
-    path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", snapshots.snapshot_file, name="snapshot_file"),
+    path("datasets/<slug:slug>/<int:version>/bundle.zip", files.dataset_bundle, name="dataset_bundle"),
+    path("experiments/<slug:slug>/bundles/<slug:kind>.zip", files.experiment_bundle, name="experiment_bundle"),
+    path("experiments/<slug:slug>/snapshots/", files.snapshot_make, name="snapshot_make"),
+    path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", files.snapshot_file, name="snapshot_file"),
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/analysis/", analysis.experiment_analysis, name="experiment_analysis"),
@@ -100,7 +94,7 @@ urlpatterns += [
     path("experiments/<slug:slug>/disagreements/<int:pk>/", disagreements.disagreement, name="disagreement"),
     path(
         "experiments/<slug:slug>/disagreements/pairs/<int:pk>/",
-        pairs.pair_disagreement,
+        grading.pair_disagreement,
         name="pair_disagreement",
     ),
     path(
@@ -111,9 +105,9 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/grading/", grading.experiment_grading, name="experiment_grading"),
-    path("experiments/<slug:slug>/length/", length_bias.grading_length, name="grading_length"),
+    path("experiments/<slug:slug>/length/", grading.grading_length, name="grading_length"),
     path("experiments/<slug:slug>/judge/", grading.experiment_judge, name="experiment_judge"),
-    path("experiments/<slug:slug>/judge/draw/", drawn_judges.experiment_draw_judges, name="experiment_draw_judges"),
+    path("experiments/<slug:slug>/judge/draw/", judges.experiment_draw_judges, name="experiment_draw_judges"),
     path("experiments/<slug:slug>/panel/", grading.experiment_add_panel, name="experiment_add_panel"),
 ]
 urlpatterns += [
@@ -173,7 +167,7 @@ urlpatterns += [
     path("library/new/judge/", judges.judge_new, name="judge_new"),
     path("library/judges/<slug:name>/", judges.judge_page, name="judge_page"),
     path("library/judges/<slug:name>/archive/", judges.judge_archive, name="judge_archive"),
-    path("library/rubrics/<slug:name>/<int:version>/test/", rubric_tests.rubric_test, name="rubric_test"),
+    path("library/rubrics/<slug:name>/<int:version>/test/", judges.rubric_test, name="rubric_test"),
     path("library/<slug:kind>/", library.library_list, name="library_list"),
     path("library/new/<slug:kind>/", library.library_new, name="library_new"),
     path("library/new/<slug:kind>/preview/", library.library_preview, name="library_preview"),

@@ -19,8 +19,8 @@ from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.form_errors import get_first_error
 from grading_app.forms.figures import FigureForm
 from grading_app.models import GradeCondition
+from grading_app.publish.export.command_process import parquet_from_process
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.publish.export.parquet_process import parquet_from_process
 from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from grading_app.views.figures import FILE_FORMATS, figure_file
 from grading_app.views.files import CONTENT_TYPES

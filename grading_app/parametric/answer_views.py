@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grading_app.parametric.answer_lengths import AnswerLengths, LengthQuery, get_lengths
 from grading_app.parametric.answer_texts import (
     MAX_ANSWERS,
     MAX_PROMPTS,
@@ -29,6 +28,16 @@ from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_dista
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+import math
+from collections import Counter
+
+from evalsite.lib.sql import fetch_rows
+from evalsite.lib.stats.wilson import wilson
+from grading_app.results.answer_aggregates import make_answer_aggregate
+from grading_app.results.cached_aggregates import get_aggregate
+from grading_app.results.scores import IN_SCOPE
+from grading_app.statistics.survival import SurvivalStep, kaplan_meier
+from runs_app.models import Experiment, Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +62,6 @@ def show_compression(query: ExplorerQuery) -> ViewContent:
         note = "No answer is long enough to be compressed." if cached.value else ""
         return ViewContent([], [], cached, note)
     selected = [row for row in compressions if row.condition == query.condition][:MAX_ROWS]
-    table = _make_compression_table(query, compressions)
-    figure = Figure(
-        f"{PREFIX}compression",
-        "Compression",
-        f"Mean of compressed by original bytes, with 95 % intervals: {query.labels[query.condition]}.",
-        f"Compression of {len(selected)} groups of answers. The table holds the numbers.",
-        lambda width: (width, 70 + 24 * max(1, len(selected))),
-        lambda width: _draw_compression(selected, width),
-        lambda: table,
-        page="explorer",
-    )
-    return ViewContent([table], [figure] if selected else [], cached, note)
-
-
-def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compression]) -> ResultTable:
     rows: list[Row] = [
         {
             "condition": query.labels[row.condition],
@@ -93,7 +87,18 @@ def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compres
         "Ratio: bytes of the reasoning and the answer after zlib at level 9, by their bytes before; the mean over "
         "answers with Student's interval over items. Short texts compress less, so compare texts of similar length."
     )
-    return ResultTable("compression", "Compression of answers", columns, rows, formula=formula)
+    table = ResultTable("compression", "Compression of answers", columns, rows, formula=formula)
+    figure = Figure(
+        f"{PREFIX}compression",
+        "Compression",
+        f"Mean of compressed by original bytes, with 95 % intervals: {query.labels[query.condition]}.",
+        f"Compression of {len(selected)} groups of answers. The table holds the numbers.",
+        lambda width: (width, 70 + 24 * max(1, len(selected))),
+        lambda width: _draw_compression(selected, width),
+        lambda: table,
+        page="explorer",
+    )
+    return ViewContent([table], [figure] if selected else [], cached, note)
 
 
 def _draw_compression(compressions: Sequence[Compression], width: int) -> Drawing:
@@ -243,3 +248,103 @@ def _draw_spectra(spectra: Sequence[PromptSpectrum], width: int) -> Drawing:
     figure, axes = draw_lines(lines, width, "Frequency (cycles per token)", "Share of the variance", bounds=None)
     axes.set_ylim(bottom=0)
     return figure
+
+
+MAX_LENGTHS = 4000
+"""The maximum number of stored lengths of a condition. More lengths are merged into bands of equal width."""
+
+LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
+        count(*) FILTER (WHERE NOT state.cut AND g.score = 1)::int,
+        count(*) FILTER (WHERE NOT state.cut AND g.score IS DISTINCT FROM 1)::int
+    FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
+    CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state
+    WHERE {IN_SCOPE} AND t.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
+        AND coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') = %(task)s
+    GROUP BY 1 ORDER BY 1"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLengths:
+    """The number of answers by their output tokens: cut off, right, and finished but not right."""
+
+    tokens: list[int]
+    cut: list[int]
+    right: list[int]
+    wrong: list[int]
+
+    @property
+    def answers(self) -> int:
+        return sum(self.cut) + sum(self.right) + sum(self.wrong)
+
+    def estimate_survival(self) -> list[SurvivalStep]:
+        """Return the share of unfinished answers by tokens. A cut-off answer is censored at its cut."""
+        events = Counter(dict(zip(self.tokens, map(sum, zip(self.right, self.wrong, strict=True)), strict=True)))
+        return thin_steps(kaplan_meier(events, dict(zip(self.tokens, self.cut, strict=True))))
+
+    def estimate_share_until(self, counts: Sequence[int], tokens: int) -> tuple[float, float, float]:
+        """Return the share of answers of this kind that end within `tokens`, with its interval."""
+        total = sum(count for length, count in zip(self.tokens, counts, strict=True) if length <= tokens)
+        interval = wilson(total, self.answers)
+        return total / self.answers, interval.low, interval.high
+
+    def estimate_share_curve(self, counts: Sequence[int]) -> list[tuple[float, float, float, float]]:
+        """Return (tokens, share, low, high): the share of answers of this kind that end within the tokens."""
+        n, total, curve = self.answers, 0, []
+        for tokens, count in zip(self.tokens, counts, strict=True):
+            total += count
+            if count:
+                interval = wilson(total, n)
+                curve.append((float(tokens), total / n, interval.low, interval.high))
+        return curve
+
+
+@dataclass(frozen=True, slots=True)
+class LengthQuery:
+    experiment: Experiment
+    grader: int
+    condition: int
+    task: str
+    wave: Wave | None = None
+
+
+def count_lengths(query: LengthQuery) -> AnswerLengths:
+    """Count the answers of one condition in one task by length, in one statement."""
+    parameters: Any = {
+        "experiment": query.experiment.pk,
+        "wave": query.wave.pk if query.wave else None,
+        "grader": query.grader,
+        "condition": query.condition,
+        "task": query.task,
+    }
+    rows = fetch_rows(LENGTHS, parameters)
+    if len(rows) > MAX_LENGTHS:
+        rows = _merge_lengths(rows)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    return AnswerLengths(*columns)
+
+
+def _merge_lengths(rows: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Return at most MAX_LENGTHS rows. A band is at its upper end, so that no answer ends too early."""
+    width = math.ceil(rows[-1][0] / MAX_LENGTHS)
+    bands: dict[int, list[int]] = {}
+    for tokens, *counts in rows:
+        band = bands.setdefault(math.ceil(tokens / width) * width, [0, 0, 0])
+        for index, count in enumerate(counts):
+            band[index] += count
+    return [(tokens, *counts) for tokens, counts in bands.items()]  # type: ignore[misc]
+
+
+ANSWER_LENGTHS = make_answer_aggregate(
+    "answer_lengths",
+    AnswerLengths,
+    count_lengths,
+    dump=lambda query: [query.grader, query.condition, query.task],
+    load=lambda experiment, wave, values: LengthQuery(experiment, values[0], values[1], values[2], wave),
+    step="counting answers by length",
+    max_rows=60,
+)
+
+
+def get_lengths(query: LengthQuery) -> Cached[AnswerLengths]:
+    return get_aggregate(ANSWER_LENGTHS, query.experiment.pk, query)

@@ -21,7 +21,16 @@ def compute_board_width(tasks: list[str]) -> int:
 
 def make_figure(board: ModelBoard, rows: list[ModelRow]) -> Figure:
     """Return the leaderboard with these rows."""
-    panels = [_make_panel(board.tasks, rows)]
+    # The cells are those of the page, with both scores at the end.
+    panel_rows = []
+    for row in rows:
+        cells = [
+            (cell.describe(), get_cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None)
+            for task in board.tasks
+        ]
+        scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
+        panel_rows.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
+    panels = [HeatPanel("", [*board.tasks, "ReasonScore", "version 2"], panel_rows)]
     weights = WEIGHT_LABELS[board.weights].lower()
     return Figure(
         f"{PREFIX}leaderboard",
@@ -34,18 +43,6 @@ def make_figure(board: ModelBoard, rows: list[ModelRow]) -> Figure:
         lambda: make_board_table(board, rows),
         page="explorer",
     )
-
-
-def _make_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
-    """Return the cells as the page shows them, with both scores at the end."""
-    panel_rows = []
-    for row in rows:
-        cells = [
-            (cell.describe(), get_cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
-        ]
-        scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
-        panel_rows.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
-    return HeatPanel("", [*tasks, "ReasonScore", "version 2"], panel_rows)
 
 
 def get_cell_level(cell: TaskScore) -> int | None:

@@ -120,7 +120,20 @@ class ExplorerForm(forms.Form):
         self._choose("rule", [(str(key), label) for key, label in rules.items()])
         self._choose("wave", [("", "All waves"), *((str(wave.number), str(wave)) for wave in waves)])
         self.axes = list_axes(counts, self.chosen["task"])
-        self._choose_axes()
+        first, second = choose_axes(self.axes)
+        varying = [(axis.name, axis.name) for axis in self.axes if axis.varies] or [
+            (axis.name, axis.name) for axis in self.axes
+        ]
+        self._choose("x", varying, first.name if first else "")
+        x = self.chosen["x"]
+        y_choices = [choice for choice in varying if choice[0] != x]
+        default = next((axis.name for axis in (second, first) if axis and axis.varies and axis.name != x), NO_AXIS)
+        self._choose("y", [*y_choices, (NO_AXIS, "nothing")], default)
+        for axis in self.axes:
+            if axis.varies and axis.name not in (x, self.chosen["y"]):
+                name = FIXED_PREFIX + axis.name
+                self.fields[name] = forms.ChoiceField(label=axis.name)
+                self._choose(name, [("", "average"), *((label, label) for label in axis.labels)])
         for name, is_hidden in (("rule", len(rules) < 2), ("wave", len(waves) < 2), ("against", not others)):
             if is_hidden:
                 del self.fields[name]
@@ -138,23 +151,6 @@ class ExplorerForm(forms.Form):
         if name in ("view", "task", "condition", "rule", "wave") and submitted and submitted not in values and choices:
             shown = dict(choices)[fallback]
             self.notices.append(f"There is no {name} {submitted[:80]!r} here. The page shows {shown}.")
-
-    def _choose_axes(self) -> None:
-        """Offer the axes, and the values of each other varying parameter."""
-        first, second = choose_axes(self.axes)
-        varying = [(axis.name, axis.name) for axis in self.axes if axis.varies] or [
-            (axis.name, axis.name) for axis in self.axes
-        ]
-        self._choose("x", varying, first.name if first else "")
-        x = self.chosen["x"]
-        y_choices = [choice for choice in varying if choice[0] != x]
-        default = next((axis.name for axis in (second, first) if axis and axis.varies and axis.name != x), NO_AXIS)
-        self._choose("y", [*y_choices, (NO_AXIS, "nothing")], default)
-        for axis in self.axes:
-            if axis.varies and axis.name not in (x, self.chosen["y"]):
-                name = FIXED_PREFIX + axis.name
-                self.fields[name] = forms.ChoiceField(label=axis.name)
-                self._choose(name, [("", "average"), *((label, label) for label in axis.labels)])
 
     @property
     def shown_fields(self) -> list[Any]:

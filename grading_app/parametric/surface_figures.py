@@ -80,16 +80,6 @@ def _draw_surface(query: ExplorerQuery, width: int) -> Drawing:
             axes.scatter(
                 [xs[column]], [ys[row]], [value[row, column]], color=LINES[4], s=40, marker="X", depthshade=False
             )
-    _style_space(axes, query)
-    return figure
-
-
-def _is_cut(query: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
-    cell = cells.get((query.x.labels[column], query.y.labels[row] if query.y else ""))
-    return cell is not None and cell.is_cut
-
-
-def _style_space(axes: Any, query: ExplorerQuery) -> None:
     assert query.y is not None  # noqa: S101
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
@@ -103,6 +93,12 @@ def _style_space(axes: Any, query: ExplorerQuery) -> None:
         write(text, fontsize=SMALL, color=MUTED)
     axes.set_zlabel("accuracy beyond guessing", fontsize=SMALL, color=MUTED)
     axes.view_init(elev=26, azim=-122)
+    return figure
+
+
+def _is_cut(query: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
+    cell = cells.get((query.x.labels[column], query.y.labels[row] if query.y else ""))
+    return cell is not None and cell.is_cut
 
 
 def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:

@@ -170,13 +170,12 @@ def _load_selection(experiment: Experiment, address: str) -> RatingSelection | N
 
 
 def _compute(queries: Sequence[AgreementQuery], report_step: StepReporter) -> list[AgreementResult]:
-    return [_compute_one(query, report_step) for query in queries]
-
-
-def _compute_one(query: AgreementQuery, report_step: StepReporter) -> AgreementResult:
-    counts = load_unit_counts(query.selection)
-    report_step(STEPS[1])
-    return compare_raters(query.selection, query.roles, counts)
+    results = []
+    for query in queries:
+        counts = load_unit_counts(query.selection)
+        report_step(STEPS[1])
+        results.append(compare_raters(query.selection, query.roles, counts))
+    return results
 
 
 def _import_result_type() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -11,10 +11,12 @@ from django.utils import timezone
 
 from grading_app.judging.grade_conditions import find_same_family, list_solvers
 from grading_app.models import GradeCondition
-from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding
+from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding, RankedCondition
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
-from grading_app.raters.verdict_stats import SCORES, VerdictScores
+from grading_app.raters.verdict_stats import SCORES, AnswerScores, VerdictScores
 from grading_app.results.cached_aggregates import Cached
+from grading_app.results.frames import RatedDimension
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment, Run
 from runs_app.models.totals import Totals
 
@@ -189,3 +191,57 @@ def list_standings(rows: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cache
     all_conditions, raters = [row.condition for row in rows], list_pairwise_raters(rows)
     standings = get_aggregates_by_condition(PAIRS, [rater.conditions[0] for rater in raters], all_conditions)
     return [(rater, standings[rater.conditions[0].pk]) for rater in raters]
+
+
+def make_verdict_table(
+    name: str, scores: Sequence[AnswerScores], labels: Mapping[int, str], dimensions: Mapping[int, RatedDimension]
+) -> ResultTable:
+    """Return a row for each condition that answered, on each dimension. labels: of the conditions."""
+    is_share = any(one.is_share for one in scores)
+    columns = [
+        ResultColumn("condition", "Answers of"),
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("mean", "Mean", "share" if is_share else "number"),
+        ResultColumn("interval", "95 % interval", "share_interval" if is_share else "interval"),
+        ResultColumn("n", "Scores", "count"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("missing", "No score", "count"),
+    ]
+    rows = [
+        {
+            "condition": labels.get(one.condition),
+            "dimension": found.title if (found := dimensions.get(one.dimension or 0)) else None,
+            **{key: getattr(one.score, key) for key in ("mean", "interval", "n", "items", "missing")},
+        }
+        for one in scores
+    ]
+    reasons = {
+        f"{row['condition']} has no interval: {one.score.reason}.": None
+        for row, one in zip(rows, scores, strict=True)
+        if one.score.interval is None and one.score.reason
+    }
+    has_dimensions = any(one.dimension for one in scores)
+    columns = [column for column in columns if has_dimensions or column.name != "dimension"]
+    return ResultTable(name, "Scores by condition", columns, rows, notes=list(reasons))
+
+
+def make_strength_table(name: str, ranked: Iterable[RankedCondition]) -> ResultTable:
+    """Return the log-strengths of the conditions that a pairwise rater compared."""
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("strength", "Strength", "number", 3),
+        ResultColumn("interval", "95 % interval", "interval", 3),
+    ]
+    rows = [
+        {
+            "condition": one.label,
+            "strength": one.strength,
+            "interval": None if one.low is None or one.high is None else (one.low, one.high),
+        }
+        for one in ranked
+    ]
+    formula = (
+        "Log-strengths of the Bradley-Terry model with mean 0: a difference of 1 multiplies the odds of winning by "
+        "2.72."
+    )
+    return ResultTable(name, "Strengths", columns, rows, formula=formula)

@@ -148,10 +148,6 @@ class RatingSelectionForm(forms.Form):
         super().__init__(parameters)
         self._set_choices("units", units)
         self._set_choices("rater", [(rater.key, rater.label) for rater in self.offered_raters])
-        self._set_answer_choices()
-
-    def _set_answer_choices(self) -> None:
-        """Set the choices of the fields that filter answers."""
         conditions = self.experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
         filters_answers = covers_answers(self.rated_units) or self.rated_units == PAIRS
         dimensions = self.experiment.dimensions.values_list("pk", "name") if filters_answers else []

@@ -91,7 +91,24 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
 
     same = None
     if single is not None:
-        same = _estimate_equal_share(common, left_out, _compute_unit_shares(single[is_common], y[:, None]))
+        # The interval of the share is clustered by item.
+        share = estimate_mean(
+            sum_by_item(group_by_item(common, None), common.times, _compute_unit_shares(single[is_common], y[:, None])),
+            SHARE_BOUNDS,
+        )
+        counts = (
+            "share of equal ratings",
+            share.mean if share else None,
+            common.n_units,
+            1,
+            common.n_ratings,
+            left_out,
+        )
+        same = (
+            AgreementEstimate(*counts)
+            if share is None or share.low is None
+            else AgreementEstimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
+        )
     return ReferenceComparison(
         reference,
         rater,
@@ -126,15 +143,6 @@ def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
         np.isnan(compute_correlation(x, y, times)), np.nan, compute_concordance(x, y, times)
     )
     return coefficients
-
-
-def _estimate_equal_share(ratings: Ratings, left_out: int, equal: Floats) -> AgreementEstimate:
-    """Return the share of equal ratings (units,) with its interval clustered by item."""
-    share = estimate_mean(sum_by_item(group_by_item(ratings, None), ratings.times, equal), SHARE_BOUNDS)
-    counts = ("share of equal ratings", share.mean if share else None, ratings.n_units, 1, ratings.n_ratings, left_out)
-    if share is None or share.low is None:
-        return AgreementEstimate(*counts)
-    return AgreementEstimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
 
 
 def compute_equal_share(

@@ -45,7 +45,10 @@ def make_verdict_aggregate(
         return hash_content(sorted((pk, changes.get(pk, 0)) for pk in list_sources(query.condition, query.among)))
 
     def is_large(queries: Sequence[VerdictQuery]) -> bool:
-        return _has_many_verdicts({pk for query in queries for pk in list_sources(query.condition, query.among)})
+        # Counting stops at MAX_VERDICTS_PER_REQUEST.
+        conditions = {pk for query in queries for pk in list_sources(query.condition, query.among)}
+        verdicts = (model.objects.filter(condition__in=conditions).order_by() for model in (Grading, Preference))
+        return sum(rows[: MAX_VERDICTS_PER_REQUEST + 1].count() for rows in verdicts) > MAX_VERDICTS_PER_REQUEST
 
     def compute(queries: Sequence[VerdictQuery], _: StepReporter) -> list[ValueT]:
         values = compute_values([query.condition for query in queries], queries[0].among)
@@ -79,9 +82,3 @@ def _load(experiment: Experiment, key: int) -> VerdictQuery | None:
     among = list(experiment.grade_conditions.select_related("rubric").order_by("pk"))
     condition = next((candidate for candidate in among if candidate.pk == key), None)
     return VerdictQuery(condition, among) if condition else None
-
-
-def _has_many_verdicts(conditions: Collection[int]) -> bool:
-    """Return True for more than MAX_VERDICTS_PER_REQUEST verdicts. Counting stops there."""
-    verdicts = (model.objects.filter(condition__in=conditions).order_by() for model in (Grading, Preference))
-    return sum(rows[: MAX_VERDICTS_PER_REQUEST + 1].count() for rows in verdicts) > MAX_VERDICTS_PER_REQUEST

@@ -105,9 +105,16 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
         rule: _make_scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in parameters["conditions"]
     }
-    return scores | _add_left_out(
-        scores, [condition.pk for condition in conditions if _may_leave_out(condition, scores)]
-    )
+    panels = [condition.pk for condition in conditions if _may_leave_out(condition, scores)]
+    by_panel: dict[int, list[tuple[int, int]]] = {}
+    totals: dict[int, int] = {}
+    for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
+        by_panel.setdefault(panel, []).append((member, n or 0))
+        totals[panel] = left_out
+    return scores | {
+        panel: replace(scores[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
+        for panel, members in by_panel.items()
+    }
 
 
 def _list_source_conditions(condition: GradeCondition, _among: GradeConditions) -> list[int]:
@@ -139,18 +146,6 @@ def _make_scores(
         preferred=sum(n for code, n in codes if not code),
         noted=tuple(notes),
     )
-
-
-def _add_left_out(scores: Mapping[int, VerdictScores], panels: Sequence[int]) -> dict[int, VerdictScores]:
-    by_panel: dict[int, list[tuple[int, int]]] = {}
-    totals: dict[int, int] = {}
-    for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
-        by_panel.setdefault(panel, []).append((member, n or 0))
-        totals[panel] = left_out
-    return {
-        panel: replace(scores[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
-        for panel, members in by_panel.items()
-    }
 
 
 def _estimate_means(conditions: Sequence[GradeCondition]) -> dict[int, list[AnswerScores]]:

@@ -49,7 +49,7 @@ AGGREGATES = {
     "disagreements": "grading_app.raters.agreement_cache.DISAGREEMENTS",
     "point_counts": "grading_app.parametric.point_counts.POINT_COUNTS",
     "report": "grading_app.publish.report.build.REPORT",
-    "answer_lengths": "grading_app.parametric.answer_lengths.ANSWER_LENGTHS",
+    "answer_lengths": "grading_app.parametric.answer_views.ANSWER_LENGTHS",
     "answer_texts": "grading_app.parametric.answer_texts.ANSWER_TEXTS",
 }
 TASK = "grading_app.tasks.compute_aggregates"
@@ -263,15 +263,11 @@ def _compute(row: CachedAggregate) -> None:
     finally:
         _update(row, ended_at=timezone.now(), step="", problem=problem, duration_s=time.monotonic() - started)
     if aggregate.max_rows is not None:
-        _delete_old_rows(aggregate, row.experiment)
-
-
-def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:
-    """Delete all but the newest `max_rows` values, one by one, because many other rows may depend on each."""
-    rows = CachedAggregate.objects.filter(experiment=experiment, name=aggregate.name)
-    row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
-    for row_id in row_ids[aggregate.max_rows :]:
-        CachedAggregate.objects.filter(pk=row_id).delete()
+        # The newest `max_rows` values stay. The others go one by one, because many other rows may depend on each.
+        rows = CachedAggregate.objects.filter(experiment=row.experiment, name=aggregate.name)
+        row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
+        for row_id in row_ids[aggregate.max_rows :]:
+            CachedAggregate.objects.filter(pk=row_id).delete()
 
 
 def _update(row: CachedAggregate, **columns: Any) -> None:

@@ -88,27 +88,23 @@ def _describe_cells(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAn
         for cell in cells
     }  # fmt: skip
     page_trials = trials.filter(run__condition__in=conditions)
-    for trial in _load_first_answers(page_trials):
+    rank = Window(
+        RowNumber(),
+        partition_by=[F("run__condition"), F("dimension")],
+        order_by=["run__wave__number", "sample_idx", "pk"],
+    )
+    first_trials = page_trials.annotate(rank=rank, excerpt=Left("answer", EXCERPT_LENGTH)).filter(rank__lte=MAX_ANSWERS)
+    with_fields = first_trials.select_related("run__wave").only(
+        "item_id", "status", "rating", "sample_idx", "error_class", "parse_error", "dimension_id", "run__condition_id",
+        "run__experiment_id", "run__wave__number", "run__wave__label",
+    )  # fmt: skip
+    for trial in with_fields.order_by("run__wave__number", "sample_idx", "pk"):
         if (cell := item_answers.get((trial.run.condition_id, trial.dimension_id))) is not None:
             cell.answers.append(trial)
     for condition, dimension, scores in _load_scores(page_trials):
         if (cell := item_answers.get((condition, dimension))) is not None:
             cell.scores.append(scores)
     return list(item_answers.values())
-
-
-def _load_first_answers(trials: Any) -> Any:
-    rank = Window(
-        RowNumber(),
-        partition_by=[F("run__condition"), F("dimension")],
-        order_by=["run__wave__number", "sample_idx", "pk"],
-    )
-    first_trials = trials.annotate(rank=rank, excerpt=Left("answer", EXCERPT_LENGTH)).filter(rank__lte=MAX_ANSWERS)
-    with_fields = first_trials.select_related("run__wave").only(
-        "item_id", "status", "rating", "sample_idx", "error_class", "parse_error", "dimension_id", "run__condition_id",
-        "run__experiment_id", "run__wave__number", "run__wave__label",
-    )  # fmt: skip
-    return with_fields.order_by("run__wave__number", "sample_idx", "pk")
 
 
 def _load_scores(trials: Any) -> list[tuple[int, int | None, GraderScores]]:

@@ -95,15 +95,14 @@ class Grid:
     def make_panels(self) -> tuple[Figure, list[Axes]]:
         """Return an empty figure and its panels, row by row."""
         figure = make_figure(self.width, self.height)
-        axes = [self._place(figure, number) for number in range(self.panels)]
+        axes: list[Axes] = []
+        for number in range(self.panels):
+            row, column = divmod(number, self.columns)
+            x = self.left + column * (self.panel_width + self.gap_x)
+            y = self.height - self.top - (row + 1) * self.panel_height - row * self.gap_y
+            box = (x / self.width, y / self.height, self.panel_width / self.width, self.panel_height / self.height)
+            axes.append(style_axes(figure.add_axes(box)))
         return figure, axes
-
-    def _place(self, figure: Figure, number: int) -> Axes:
-        row, column = divmod(number, self.columns)
-        x = self.left + column * (self.panel_width + self.gap_x)
-        y = self.height - self.top - (row + 1) * self.panel_height - row * self.gap_y
-        box = (x / self.width, y / self.height, self.panel_width / self.width, self.panel_height / self.height)
-        return style_axes(figure.add_axes(box))
 
 
 def make_figure(width: int, height: int) -> Figure:

@@ -14,7 +14,7 @@ from runs_app.models import trials as trials_module
 from runs_app.models.totals import STATUSES, Totals
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.point_status import report_points
-from runs_app.monitoring.progress import Projection, WaveTotals, project_cost, sum_by_wave
+from runs_app.monitoring.progress import WaveTotals, project_cost, sum_by_wave
 from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
@@ -35,6 +35,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
     all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
     waves = [str(wave) for wave in experiment.waves.answered()]
     pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
+    projection = project_cost(runs, experiment.max_usd)
     return {
         "experiment": experiment.slug,
         "status": experiment.status,
@@ -43,7 +44,16 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "dataset_hash": experiment.dataset.content_hash,
         "max_usd": _format_optional(experiment.max_usd),
         "spent_usd": _format_optional(Totals.of(runs).find_known_cost(experiment.spent_usd)),
-        "projection": _report_projection(project_cost(runs, experiment.max_usd)),
+        "projection": (
+            None
+            if projection is None
+            else {
+                "total_usd": str(projection.total_usd),
+                "remaining": projection.remaining,
+                "usd_each": str(projection.usd_each),
+                "is_over_budget": projection.is_over_budget,
+            }
+        ),
         "reserved_usd": _format_optional(experiment.reserved_usd),
         "trials": sum(run.n_trials for run in runs),
         "done": sum(run.n_done for run in runs),
@@ -60,18 +70,6 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
             *find_served_warnings(experiment),
             *([pooled] if len(waves) > 1 else []),
         ],
-    }
-
-
-def _report_projection(projection: Projection | None) -> dict[str, Any] | None:
-    """Return the projected cost with its basis, in US dollars; None if no trial has ended or remains."""
-    if projection is None:
-        return None
-    return {
-        "total_usd": str(projection.total_usd),
-        "remaining": projection.remaining,
-        "usd_each": str(projection.usd_each),
-        "is_over_budget": projection.is_over_budget,
     }
 
 
@@ -115,25 +113,24 @@ def report_judges(experiment: Experiment) -> list[dict[str, Any]]:
     judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
     runs = list(judges.order_by("wave__number", "pk"))
     unread = count_unread_verdicts(experiment) if runs else {}
-    return [_report_judge(run, unread.get((run.condition_id, run.wave_id), {})) for run in runs]
-
-
-def _report_judge(run: Run, unread: dict[str, int]) -> dict[str, Any]:
-    return {
-        "run": run.pk,
-        "condition_id": run.condition.condition_id,
-        "model": run.condition.model.name,
-        "wave": run.wave.number,
-        "wave_label": run.wave.label,
-        "status": run.status,
-        "state": run.state,
-        "stop_reason": run.current_stop_reason,
-        "verdicts": run.n_trials,
-        **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
-        "unread": unread,
-        "errors": run.errors,
-        "spent_usd": str(run.spent_usd),
-    }
+    return [
+        {
+            "run": run.pk,
+            "condition_id": run.condition.condition_id,
+            "model": run.condition.model.name,
+            "wave": run.wave.number,
+            "wave_label": run.wave.label,
+            "status": run.status,
+            "state": run.state,
+            "stop_reason": run.current_stop_reason,
+            "verdicts": run.n_trials,
+            **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
+            "unread": unread.get((run.condition_id, run.wave_id), {}),
+            "errors": run.errors,
+            "spent_usd": str(run.spent_usd),
+        }
+        for run in runs
+    ]
 
 
 def format_judge(line: dict[str, Any]) -> str:

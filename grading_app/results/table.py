@@ -186,12 +186,18 @@ def _render_markdown(table: ResultTable) -> str:
     head = "| " + " | ".join(_escape_markdown(column.label) for column in table.columns) + " |"
     rule = "| " + " | ".join("---:" if column.is_number else "---" for column in table.columns) + " |"
     body = ["| " + " | ".join(map(_escape_markdown, cells)) + " |" for cells in table.cells()]
-    return "\n".join([f"**{_escape_markdown(table.full_title)}**", "", head, rule, *body, *_list_remarks(table), ""])
-
-
-def _list_remarks(table: ResultTable) -> list[str]:
     remarks = [table.sentence, table.formula, table.test, table.correction, *table.notes]
-    return [line for remark in remarks if remark for line in ("", _escape_markdown(remark))]
+    return "\n".join(
+        [
+            f"**{_escape_markdown(table.full_title)}**",
+            "",
+            head,
+            rule,
+            *body,
+            *[line for remark in remarks if remark for line in ("", _escape_markdown(remark))],
+            "",
+        ]
+    )
 
 
 def _escape_markdown(text: str) -> str:

@@ -130,7 +130,14 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
                     unread_b=int(pair.missing[:, B].sum()),
                 )
             )
-    return _adjust_p(lines)
+    # Single conditions and sums over conditions are two families of tests, because a sum repeats its parts.
+    adjusted = list(lines)
+    for is_sum in (True, False):
+        indices = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
+        tested = [(k, p) for k in indices if (change := lines[k].change) and (p := change.p) is not None]
+        for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
+            adjusted[k] = replace(lines[k], adjusted=p)
+    return adjusted
 
 
 def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple[ItemScores, int]:
@@ -161,26 +168,18 @@ def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple
     return pair, n_asked
 
 
-def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
-    """Return the lines with the adjusted p.
-
-    Single conditions and sums over conditions are two families of tests, because a sum repeats its parts.
-    """
-    adjusted = list(lines)
-    for is_sum in (True, False):
-        indices = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
-        tested = [(k, p) for k in indices if (change := lines[k].change) and (p := change.p) is not None]
-        for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
-            adjusted[k] = replace(lines[k], adjusted=p)
-    return adjusted
-
-
 def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
     """Return two rows for each condition, wave a first.
 
     If there are several conditions, two rows for all conditions come before them.
     """
-    labels, served = load_condition_labels(experiment), _load_served_models(experiment, a, b)
+    statement = """SELECT DISTINCT condition_id, wave_id, served_model, served_provider FROM runs_app_answer
+        WHERE experiment_id = %(experiment)s AND wave_id IN (%(a)s, %(b)s) AND status = 'done'"""
+    pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+        pairs_by_run[condition, wave].append((model, provider))
+    served = defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})
+    labels = load_condition_labels(experiment)
     outcomes = [
         {row.condition: row for row in load_outcomes(make_scope_parameters(experiment, wave))} for wave in (a, b)
     ]
@@ -195,16 +194,6 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
         none_served = ServedModels(), ServedDifference()
         rows[:0] = [WaveOutcome(None, is_b, one, *none_served) for one, is_b in zip(sums, (False, True), strict=True)]
     return rows
-
-
-def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
-    """Return the served models and providers by condition and wave."""
-    statement = """SELECT DISTINCT condition_id, wave_id, served_model, served_provider FROM runs_app_answer
-        WHERE experiment_id = %(experiment)s AND wave_id IN (%(a)s, %(b)s) AND status = 'done'"""
-    pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
-    for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
-        pairs_by_run[condition, wave].append((model, provider))
-    return defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})
 
 
 def get_wave_comparison(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:

@@ -81,7 +81,14 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
         identity = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
         row = rows.filter(name=name, **identity).first()
     elif model is Grader:
-        row = rows.filter(name=name, archived_at=None, **_translate_grader(line)).first()
+        # The fields that make a judge the same as the one in the file.
+        parts = {"language_model": LanguageModel, "rubric": Rubric, "sampler": Sampler, "text_set": TextSet}
+        keys = {name: _translate(model, line[f"{name}_id"]) for name, model in parts.items()}
+        row = rows.filter(
+            name=name,
+            archived_at=None,
+            **keys | {"on_empty": line["on_empty"], "longest_answer": line["longest_answer"]},
+        ).first()
     elif model is Panel:
         row = rows.filter(name=name, rule=line["rule"], quorum=line["quorum"]).first()
         row = row if isinstance(row, Panel) and _has_members(row, line["id"]) else None
@@ -91,13 +98,6 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
             versions = versions.filter(dataset=_translate(Dataset, line["dataset_id"]))
         row = (versions if model is Dataset else versions.filter(name=name)).order_by("-version").first()
     return row
-
-
-def _translate_grader(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that make a judge the same as the one in the file."""
-    parts = {"language_model": LanguageModel, "rubric": Rubric, "sampler": Sampler, "text_set": TextSet}
-    keys = {name: _translate(model, line[f"{name}_id"]) for name, model in parts.items()}
-    return keys | {"on_empty": line["on_empty"], "longest_answer": line["longest_answer"]}
 
 
 def _has_members(panel: Panel, old: int) -> bool:

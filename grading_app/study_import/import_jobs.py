@@ -22,12 +22,11 @@ from evalsite.lib.history import StatusChange
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
-from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
 from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
-from grading_app.study_import.writer import write_study
+from grading_app.study_import.writer import create_draft, write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Experiment
 

@@ -55,7 +55,13 @@ def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF
         if path.suffix.lower() != ".zip":
             return _read(path, format_name, names)
         scratch = ScratchFolder()
-        source = _read(_unpack(path, scratch.path), format_name, names)
+        # A single folder around all files of an archive is left out.
+        folder = scratch.path / path.stem
+        folder.mkdir()
+        with path.open("rb") as file:
+            ZipMembers(file, LIMITS).extract(folder)
+        inside = list(folder.iterdir())
+        source = _read(inside[0] if len(inside) == 1 and inside[0].is_dir() else folder, format_name, names)
         return source if isinstance(source, StudyDesign) else replace(source, scratch=(*source.scratch, scratch))
     except (FileError, *BROKEN) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
@@ -64,7 +70,10 @@ def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF
 def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesign:
     if path.is_dir():
         _check_folder(path)
-    _require_content(path)
+    if path.is_file() and not path.stat().st_size:
+        raise StudyError([f"{path.name}: the file is empty"])
+    if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
+        raise StudyError([f"{path.name}: there is no file in it"])
     formats = [candidate for candidate in FORMATS.values() if candidate.recognises(path)]
     for candidate in FORMATS.values() if not formats else ():
         design = candidate.find_design(path, names) if format_name in ("", candidate.name) else None
@@ -80,24 +89,6 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesi
         if candidate is not study_format
     ]
     return replace(study, notes=[*study.notes, *notes])
-
-
-def _require_content(path: Path) -> None:
-    """Raise StudyError for an empty file or folder."""
-    if path.is_file() and not path.stat().st_size:
-        raise StudyError([f"{path.name}: the file is empty"])
-    if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
-        raise StudyError([f"{path.name}: there is no file in it"])
-
-
-def _unpack(archive: Path, scratch: Path) -> Path:
-    """Return a folder with the archive's files. A single folder around all files is left out."""
-    folder = scratch / archive.stem
-    folder.mkdir()
-    with archive.open("rb") as file:
-        ZipMembers(file, LIMITS).extract(folder)
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _check_folder(folder: Path) -> None:

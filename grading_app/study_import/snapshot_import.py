@@ -51,7 +51,6 @@ from grading_app.models import (
     SupersededVerdict,
 )
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN, KINDS
-from grading_app.publish.export.row_rules import build_rules
 from grading_app.publish.export.snapshot_check import (
     BROKEN,
     IMAGES,
@@ -65,7 +64,7 @@ from grading_app.publish.export.snapshot_check import (
     describe_schema,
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, translate
+from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, build_rules, translate
 from grading_app.study_import.definition_checks import check_definitions
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from grading_app.study_import.snapshot_reader import verify_in_limits
@@ -317,8 +316,29 @@ class _Import:
     def _insert(self, part: StudyTable) -> None:
         if part.model is Asset:
             return
-        self._check_references(part)
-        params: dict[str, Any] = {"defaults": json.dumps(_list_defaults(part), cls=DjangoJSONEncoder)}
+        # Each row must refer to rows that the file holds.
+        for column in part.list_columns():
+            target = next((candidate for candidate in self.tables if candidate.model is column.related_model), None)
+            if target is None:
+                continue
+            target_sql = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
+            if not target.has_key:
+                target_sql = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
+            if self._select(
+                f"""SELECT place FROM {ROWS_OF}{part.table} x
+                WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({target_sql}) LIMIT 1"""
+            ):
+                raise SnapshotFileError(
+                    f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
+                )
+        # Columns that the file does not have get their defaults, or an empty text.
+        columns = [column for column in part.list_columns() if not column.primary_key and column.related_model is None]
+        defaults = {
+            column.attname: column.get_default()
+            for column in columns
+            if column.has_default() or (column.blank and column.empty_strings_allowed and not column.null)
+        }
+        params: dict[str, Any] = {"defaults": json.dumps(defaults, cls=DjangoJSONEncoder)}
         cells: dict[str, str] = {}
         for column in part.list_columns():
             is_new = column.primary_key and part.has_key
@@ -376,23 +396,6 @@ class _Import:
             )[0]
         return self._placeholder.pk
 
-    def _check_references(self, part: StudyTable) -> None:
-        """Raise SnapshotFileError if a row refers to a row that the file does not hold."""
-        for column in part.list_columns():
-            target = next((candidate for candidate in self.tables if candidate.model is column.related_model), None)
-            if target is None:
-                continue
-            target_sql = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
-            if not target.has_key:
-                target_sql = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
-            if self._select(
-                f"""SELECT place FROM {ROWS_OF}{part.table} x
-                WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({target_sql}) LIMIT 1"""
-            ):
-                raise SnapshotFileError(
-                    f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
-                )
-
     def _advance_status(self, part: StudyTable) -> None:
         """Take the next step of rows that only accept others in a certain state."""
         if part.model is ParametricSpace:
@@ -445,13 +448,3 @@ class _Import:
     def _drop(self) -> None:
         names = [prefix + part.table for part in TABLES for prefix in (ROWS_OF, KEYS)]
         self._execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
-
-
-def _list_defaults(part: StudyTable) -> dict[str, Any]:
-    """Return the values of columns that the file does not have: their defaults, or an empty text."""
-    columns = [column for column in part.list_columns() if not column.primary_key and column.related_model is None]
-    return {
-        column.attname: column.get_default()
-        for column in columns
-        if column.has_default() or (column.blank and column.empty_strings_allowed and not column.null)
-    }

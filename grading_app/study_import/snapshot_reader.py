@@ -15,7 +15,7 @@ from typing import Any
 from datasets_app.importing.limited_reader import FileToRead, run_reader
 from datasets_app.importing.limits import LIMITS, Limits
 from datasets_app.importing.records import FileError, ScratchFolder
-from grading_app.publish.export.row_checks import Rule, Rules
+from grading_app.publish.export.row_checks import ColumnRule, Rules
 from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, describe_damage, verify
 
 READER = "grading_app.study_import.snapshot_reader:read"
@@ -26,7 +26,7 @@ SECONDS = 6 * 3600  # A million trials take about a minute.
 def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> SnapshotVerdict:
     """Check the file and its rows. Raise SnapshotFileError if it cannot be read within the limits.
 
-    rules: as `row_rules.build_rules` returns them.
+    rules: as `study_rows.build_rules` returns them.
     """
     if not path.is_file():
         raise SnapshotFileError(describe_damage(path, FileNotFoundError()))
@@ -53,6 +53,6 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
 
 def load_rules(content: Mapping[str, Any]) -> Rules:
     return {
-        table: {name: Rule(**{**rule, "choices": tuple(rule["choices"])}) for name, rule in columns.items()}
+        table: {name: ColumnRule(**{**rule, "choices": tuple(rule["choices"])}) for name, rule in columns.items()}
         for table, columns in content.items()
     }

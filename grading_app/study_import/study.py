@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,14 @@ def split_model(model_id: str) -> dict[str, Any]:
     return {"model": model_id.rpartition("/")[2], "model_id": model_id, "provider": provider if slash else ""}
 
 
+INPUT_TURN: tuple[Mapping[str, str], ...] = ({"role": "user", "content": "{{input}}"},)
+"""The prompt of a tool that sends an item as it is."""
+
+
+def name_sampler(tool: str, settings: Mapping[str, Any]) -> str:
+    return f"{tool}-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60]
+
+
 def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCondition], list[str]]:
     """Return the conditions, with the run of those that would otherwise equal an earlier one, and a note for each.
 
@@ -271,6 +280,12 @@ class StudyScore:
     verdict: StudyTrial | None = None
 
 
+def make_metric_score(scorer: str, value: Any, raw: str) -> StudyScore:
+    """Return the score of a metric. It has no value if the metric is not a finite number."""
+    is_number = isinstance(value, bool | int | float) and math.isfinite(value)
+    return StudyScore(scorer, float(value) if is_number else None, raw[:2000], "" if is_number else "not_a_number")
+
+
 @dataclass(frozen=True)
 class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
@@ -294,6 +309,36 @@ class Study:
     planned: Sequence[StudyCondition] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     scratch: Sequence[Any] = ()
+
+
+@dataclass
+class StudyDraft:
+    """The parts of a study while its files are read: items and conditions by key, and counts for its notes."""
+
+    tool: str
+    items: dict[str, StudyItem] = field(default_factory=dict)
+    conditions: dict[str, StudyCondition] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def build(
+        self,
+        name: str,
+        trials: Callable[[], Iterator[StudyTrial]],
+        notes: Sequence[str],
+        count_notes: Mapping[str, str],
+        **facts: Any,
+    ) -> Study:
+        """Return the study. count_notes: the text of each counted reason, with a place for the number."""
+        conditions, separation_notes = separate_equal(list(self.conditions.values()))
+        return Study(
+            name=name,
+            tool=self.tool,
+            items=list(self.items.values()),
+            conditions=conditions,
+            trials=trials,
+            notes=[*notes, *describe_counts(self.counts, count_notes), *separation_notes],
+            **facts,
+        )
 
 
 @dataclass(frozen=True)

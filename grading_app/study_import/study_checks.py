@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.pg_text import describe_unstorable
-from grading_app.study_import.study import USAGE, Study, StudyCall, StudyCondition, StudyError, StudyItem, StudyTrial
+from grading_app.study_import.study import USAGE, Study, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
 from runs_app.scorers.scorers import LARGEST_SCORE, is_valid_score
 
@@ -92,7 +92,16 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
     if trial.rating is not None and abs(trial.rating) > MAX_INTEGER:
         yield f"rating is {trial.rating}"
     for call in (trial, *trial.calls, *trial.earlier_calls):
-        yield from _find_call_problems(call)
+        for name in USAGE:
+            value = getattr(call, name)
+            if value is not None and not (type(value) is int and 0 <= value <= MAX_INTEGER):
+                yield f"{name} is {value!r:.60}, not a whole number between 0 and {MAX_INTEGER:,}"
+        for name in ("cost_usd", "list_usd"):
+            usd = getattr(call, name)
+            if usd is not None and not (usd.is_finite() and 0 <= usd <= MAX_USD):
+                yield f"{name} is {usd}, not between 0 and {MAX_USD:,}"
+        for name in CALL_TEXTS:
+            yield from _find_text_problems(name, getattr(call, name))
     for name in TEXTS:
         yield from _find_text_problems(name, getattr(trial, name))
     for turn in trial.messages or ():
@@ -104,19 +113,6 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
         yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
         if score.verdict is not None:
             yield from (f"the verdict {score.scorer}: {problem}" for problem in _find_trial_problems(score.verdict))
-
-
-def _find_call_problems(call: StudyCall) -> Iterator[str]:
-    for name in USAGE:
-        value = getattr(call, name)
-        if value is not None and not (type(value) is int and 0 <= value <= MAX_INTEGER):
-            yield f"{name} is {value!r:.60}, not a whole number between 0 and {MAX_INTEGER:,}"
-    for name in ("cost_usd", "list_usd"):
-        usd = getattr(call, name)
-        if usd is not None and not (usd.is_finite() and 0 <= usd <= MAX_USD):
-            yield f"{name} is {usd}, not between 0 and {MAX_USD:,}"
-    for name in CALL_TEXTS:
-        yield from _find_text_problems(name, getattr(call, name))
 
 
 def _find_text_problems(name: str, value: Any) -> Iterator[str]:

@@ -82,7 +82,19 @@ def complete_study(experiment: Experiment) -> None:
     live = runs.filter(status__in=Run.UNDER_WAY) | runs.filter(n_running__gt=0)
     if live.exists() or Trial.objects.filter(run__in=runs, status=Trial.Status.RUNNING).exists():
         raise SnapshotFileError("the file holds live runs, which no snapshot has")
-    _check_points(experiment)
+    # The counts of each point must be those of its trials and grades.
+    with connection.cursor() as cursor:
+        cursor.execute(FIND_MISCOUNTED, {"experiment": experiment.pk})
+        if miscounted := cursor.fetchone():
+            key, planned, counted = miscounted
+            raise SnapshotFileError(
+                f"{_name_point(key)}: n_planned is {planned}, and {counted} of its cases have trials"
+            )
+    for key, *pairs in recount_points_of(experiment):
+        for counter, stored, counted in zip(POINT_COUNTERS, pairs[::2], pairs[1::2], strict=True):
+            is_close = isinstance(stored, float) and isinstance(counted, float) and math.isclose(stored, counted)
+            if stored != counted and not is_close:
+                raise SnapshotFileError(f"{_name_point(key)}: {counter} is {stored}, and its rows say {counted}")
     _bound_calls(experiment)
 
 
@@ -128,22 +140,6 @@ class OctetLength(Func):
 
     function = "OCTET_LENGTH"
     output_field = IntegerField()
-
-
-def _check_points(experiment: Experiment) -> None:
-    """Raise SnapshotFileError unless the counts of each point are those of its trials and grades."""
-    with connection.cursor() as cursor:
-        cursor.execute(FIND_MISCOUNTED, {"experiment": experiment.pk})
-        if miscounted := cursor.fetchone():
-            key, planned, counted = miscounted
-            raise SnapshotFileError(
-                f"{_name_point(key)}: n_planned is {planned}, and {counted} of its cases have trials"
-            )
-    for key, *pairs in recount_points_of(experiment):
-        for counter, stored, counted in zip(POINT_COUNTERS, pairs[::2], pairs[1::2], strict=True):
-            is_close = isinstance(stored, float) and isinstance(counted, float) and math.isclose(stored, counted)
-            if stored != counted and not is_close:
-                raise SnapshotFileError(f"{_name_point(key)}: {counter} is {stored}, and its rows say {counted}")
 
 
 def _name_point(key: int) -> str:

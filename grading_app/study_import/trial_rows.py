@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import GradeCondition, Grading
-from grading_app.study_import.study import USAGE, StudyCall, StudyError, StudyScore, StudyTrial
+from grading_app.study_import.study import USAGE, StudyCall, StudyError, StudyTrial
 from grading_app.study_import.study_checks import check_trial
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
@@ -122,7 +122,7 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
             new_trials.append((study_trial, trial))
             continue
         repeated_trials.append((study_trial, earlier))
-        if _has_same_outcome(trial, earlier):
+        if (trial.status, trial.answer, trial.rating) == (earlier.status, earlier.answer, earlier.rating):
             continue
         if earlier.pk is None or earlier.pk > rows.last_trial:
             problems.append(f"{study_trial.where}: an earlier row has the same trial with another outcome")
@@ -164,10 +164,6 @@ def _find_stored_trials(trials: list[Trial]) -> dict[Identity, Trial]:
         }
 
 
-def _has_same_outcome(trial: Trial, stored_trial: Trial) -> bool:
-    return (trial.status, trial.answer, trial.rating) == (stored_trial.status, stored_trial.answer, stored_trial.rating)
-
-
 def _count_change(study_trial: StudyTrial, stored_trial: Trial, report: ImportReport) -> None:
     """Count a trial whose outcome in the files is not the stored one. The stored one stays."""
     if study_trial.is_done and stored_trial.status == Trial.Status.FAILED:
@@ -198,7 +194,16 @@ def _write_gradings(
             if (key, condition.pk) in graded:
                 continue
             graded.add((key, condition.pk))
-            grading = _build_grading(score, key, condition)
+            grading = Grading(
+                trial_id=key,
+                condition=condition,
+                score=score.value,
+                score_raw=score.raw,
+                parse_ok=score.value is not None,
+                parse_error="" if score.value is not None else (score.error or "no_score")[:40],
+                reasoning=score.reasoning,
+                detail=None if score.detail is None else dict(score.detail),
+            )
             gradings.append(grading)
             if score.verdict is not None and condition.judge_condition is not None:
                 run = rows.get_run(condition.judge_condition, study_trial.wave)
@@ -300,16 +305,3 @@ def _build_attempt(call: StudyCall, trial: Trial, outcome: Attempt.Outcome, /, *
     )
     attempt.error = _redact_error(attempt.error)
     return attempt
-
-
-def _build_grading(score: StudyScore, trial: int, condition: GradeCondition) -> Grading:
-    return Grading(
-        trial_id=trial,
-        condition=condition,
-        score=score.value,
-        score_raw=score.raw,
-        parse_ok=score.value is not None,
-        parse_error="" if score.value is not None else (score.error or "no_score")[:40],
-        reasoning=score.reasoning,
-        detail=None if score.detail is None else dict(score.detail),
-    )

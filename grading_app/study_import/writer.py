@@ -18,15 +18,25 @@ from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Asset, Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import GradeCondition
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyJudge, StudyTrial, StudyWave
-from grading_app.study_import.study_checks import check_design
+from grading_app.study_import.study import (
+    Study,
+    StudyCondition,
+    StudyDesign,
+    StudyError,
+    StudyItem,
+    StudyJudge,
+    StudyTrial,
+)
+from grading_app.study_import.study_checks import check_design, check_items
 from grading_app.study_import.study_completion import count_rows
 from grading_app.study_import.trial_rows import (
     ImportReport,
     StudyRows,
     write_batch,
 )
+from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import (
     Condition,
     Dimension,
@@ -71,13 +81,28 @@ def write_study(
 def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) -> ImportReport:
     experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
     if experiment is None:
-        experiment = _create_experiment(study, slug, owner, dataset or create_dataset(study, slug, owner))
+        experiment = Experiment.objects.create(
+            slug=slug,
+            title=study.name,
+            owner=owner,
+            dataset=dataset or create_dataset(study, slug, owner),
+            imported_from=study.tool,
+            status=Experiment.Status.ACTIVE,
+            # The repetitions rise when the trials have been read.
+            **{"samples": 1, **study.settings},
+        )
     elif experiment.imported_from != study.tool:
         raise StudyError([f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"])
     elif dataset is not None and dataset != experiment.dataset:
         raise StudyError([f"the experiment {slug} has the dataset {experiment.dataset}: choose another name"])
     if dataset is not None:
-        _check_items(study, dataset)
+        if dataset.status != Dataset.Status.APPROVED:
+            raise StudyError([f"the dataset {dataset} is not approved"])
+        keys = set(dataset.items.values_list("key", flat=True))
+        if problems := [
+            f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys
+        ]:
+            raise StudyError(problems)
     rows = _create_referenced_rows(study, experiment, owner)
     report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
     for batch in _split_batches(study.trials()):
@@ -114,15 +139,6 @@ def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
 
 
 # --- the design -------------------------------------------------------------------------------------------------------
-
-
-def _check_items(study: Study, dataset: Dataset) -> None:
-    """Raise StudyError if the dataset does not have an item of the study."""
-    if dataset.status != Dataset.Status.APPROVED:
-        raise StudyError([f"the dataset {dataset} is not approved"])
-    keys = set(dataset.items.values_list("key", flat=True))
-    if problems := [f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys]:
-        raise StudyError(problems)
 
 
 def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
@@ -168,19 +184,6 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
     return dataset
 
 
-def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -> Experiment:
-    return Experiment.objects.create(
-        slug=slug,
-        title=study.name,
-        owner=owner,
-        dataset=dataset,
-        imported_from=study.tool,
-        status=Experiment.Status.ACTIVE,
-        # The repetitions rise when the trials have been read.
-        **{"samples": 1, **study.settings},
-    )
-
-
 def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
     rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
     dimensions = {part.name: _create_versioned(Dimension(
@@ -200,9 +203,29 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
         if part.key in trial_conditions:
-            conditions[part.key] = _create_condition(experiment, part.run, model, prompt, sampler)
+            # A run of the source is part of the identity of a condition.
+            run = part.run
+            cell = Cell(
+                Facet(model.name, model.identity, model.pk),
+                Facet(prompt.name, prompt.content, prompt.pk),
+                Facet(sampler.name, sampler.content, sampler.pk),
+            )
+            content = {**cell.content, **({"run": run} if run else {})}
+            slug = f"{cell.slug}_run-{hash_content(run)[:12]}" if run else cell.slug
+            conditions[part.key] = Condition.objects.get_or_create(
+                experiment=experiment,
+                condition_id=build_condition_id(slug, content),
+                defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
+            )[0]
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    waves = {part.number: _create_wave(experiment, part) for part in study.waves}
+    waves = {
+        part.number: Wave.objects.get_or_create(
+            experiment=experiment,
+            number=part.number,
+            defaults={"label": part.label[:80], "epoch_offset": part.epoch_offset},
+        )[0]
+        for part in study.waves
+    }
     dimension_keys = {name: row.pk for name, row in dimensions.items()}
     last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
     judges = {name: _create_judge(judge, experiment, owner, study.tool) for name, judge in study.judges.items()}
@@ -239,14 +262,6 @@ def _create_judge(judge: StudyJudge, experiment: Experiment, owner: User, tool: 
             "judge_condition": judge_condition,
             "parameters": {"imported": tool, **{name: fact for name, fact in facts.items() if fact}, **scale},
         },
-    )[0]
-
-
-def _create_wave(experiment: Experiment, wave: StudyWave) -> Wave:
-    return Wave.objects.get_or_create(
-        experiment=experiment,
-        number=wave.number,
-        defaults={"label": wave.label[:80], "epoch_offset": wave.epoch_offset},
     )[0]
 
 
@@ -295,19 +310,36 @@ def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     return row
 
 
-def _create_condition(
-    experiment: Experiment, run: str, model: LanguageModel, prompt: Prompt, sampler: Sampler
-) -> Condition:
-    """Return the condition of a cell, and create it if it is new. A run of the source is part of its identity."""
-    cell = Cell(
-        Facet(model.name, model.identity, model.pk),
-        Facet(prompt.name, prompt.content, prompt.pk),
-        Facet(sampler.name, sampler.content, sampler.pk),
-    )
-    content = {**cell.content, **({"run": run} if run else {})}
-    slug = f"{cell.slug}_run-{hash_content(run)[:12]}" if run else cell.slug
-    return Condition.objects.get_or_create(
-        experiment=experiment,
-        condition_id=build_condition_id(slug, content),
-        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
-    )[0]
+@transaction.atomic
+def create_draft(design: StudyDesign, by: User, *, trusted: bool = False) -> tuple[Experiment, list[str]]:
+    """Create the draft, and return it with notes. trusted: the rows of a design may be created whoever asks.
+
+    Raise StudyError or SpecError, and create nothing, if the design cannot be one of this site.
+    """
+    content: dict[str, Any] = dict(design.content)
+    notes = list(design.notes)
+    if Experiment.objects.filter(slug=content["experiment"]).exists():
+        raise StudyError([f"the experiment {content['experiment']} exists: choose another name"])
+    if design.items:
+        notes.append(_provide_dataset(design, str(content["dataset"]), by))
+    if "models" not in content:
+        model = LanguageModel.objects.filter(is_active=True).order_by("name").first()
+        if model is None:
+            raise StudyError(["the files name no model, and this site has none: create a model first"])
+        content["models"] = [model.name]
+        notes.append(f"The files name no model: the draft has {model.name}. Choose the models of your study.")
+    experiment = create_experiment(read_spec(content), by=by, trusted=trusted, is_import=True)
+    return experiment, notes
+
+
+def _provide_dataset(design: StudyDesign, name: str, by: User) -> str:
+    """Create the dataset of a design unless one of this name has all its items. Return a note."""
+    items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in design.items]
+    check_items(items)
+    if (dataset := Dataset.objects.visible_to(by).named(name).first()) is None:
+        create_dataset(Study(name, design.tool, items, [], lambda: iter(())), name, by)
+        return f"The dataset {name} was created with {len(items)} items."
+    missing = {item.key for item in items} - set(dataset.items.values_list("key", flat=True))
+    if missing:
+        raise StudyError([f"the dataset {dataset} has no item {key!r}: choose another name" for key in sorted(missing)])
+    return f"The dataset {dataset} is here already and is used."

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from evalsite.lib.text.number_format import format_count, format_duration, format_money, format_score
-from grading_app.results.matrix_cells import MatrixCell
+from grading_app.results.item_matrix import MatrixCell
 from grading_app.results.scope import MISSING_WRONG, Scope
 from grading_app.statistics.item_order import TOLERANCE
 
@@ -124,15 +124,14 @@ class CellStyle:
 
     def _draw_bars(self, scores: tuple[float, ...]) -> str:
         width = WIDTH / self.n_bins
-        counts = Counter(self._find_bin(score) for score in scores)
+        counts = Counter(
+            min(self.n_bins - 1, max(0, int(self._scale_position(score) * self.n_bins))) for score in scores
+        )
         highest = max(counts.values())
         return "".join(
             f"M{index * width + 0.5:.1f} {HEIGHT}v-{max(2.0, HEIGHT * n / highest):.1f}h{width - 1:.1f}V{HEIGHT}z"
             for index, n in sorted(counts.items())
         )
-
-    def _find_bin(self, score: float) -> int:
-        return min(self.n_bins - 1, max(0, int(self._scale_position(score) * self.n_bins)))
 
     def _scale_position(self, value: float) -> float:
         """Return a value's position in the histogram, from 0 to 1. A scale point is at the middle of its bar."""

@@ -30,20 +30,21 @@ def make_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> lis
         ("per-token", "Score per token"),
         ("answers", "Answers"),
     ]
-    return [_make_head(name, label, sort, query) for name, label in [("model", "Model"), *columns]]
-
-
-def _make_head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[str, Any]:
-    is_current = sort.removeprefix("-") == name
-    is_descending = sort.startswith("-")
-    next_sort = (
-        (name if is_descending else f"-{name}") if is_current else (name if name in ASCENDING_FIRST else f"-{name}")
-    )
-    return {
-        "label": label,
-        "address": f"?{urlencode({**query, 'sort': next_sort})}",
-        "order": ("descending" if is_descending else "ascending") if is_current else "",
-    }
+    heads = []
+    for name, label in [("model", "Model"), *columns]:
+        is_current = sort.removeprefix("-") == name
+        is_descending = sort.startswith("-")
+        next_sort = (
+            (name if is_descending else f"-{name}") if is_current else (name if name in ASCENDING_FIRST else f"-{name}")
+        )
+        heads.append(
+            {
+                "label": label,
+                "address": f"?{urlencode({**query, 'sort': next_sort})}",
+                "order": ("descending" if is_descending else "ascending") if is_current else "",
+            }
+        )
+    return heads
 
 
 def make_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, Any]]:
@@ -56,30 +57,25 @@ def make_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, 
     lines, previous = [], None
     for row in rows:
         is_new = in_groups and row.rank.first != previous
-        lines.append(
-            {"row": row, "explorer": _get_explorer_url(row, ""), "cells": _render_cells(tasks, row), "new": is_new}
+        leading = [
+            ("num", str(row.rank)),
+            ("num strong", row.first.marked if row.first else number_format.MISSING),
+            ("num", describe_second(row) or number_format.MISSING),
+        ]
+        trailing = [
+            ("num", number_format.MISSING if row.mean_tokens is None else f"{row.mean_tokens:,.0f}"),
+            ("num", number_format.MISSING if row.per_token is None else f"{row.per_token:.2f}"),
+            ("num", number_format.format_count(row.answers)),
+        ]
+        cells = format_html(
+            "{}{}{}",
+            format_html_join("", '<td class="{}">{}</td>', leading),
+            format_html_join("", "{}", ((_render_task_cell(row, task),) for task in tasks)),
+            format_html_join("", '<td class="{}">{}</td>', trailing),
         )
+        lines.append({"row": row, "explorer": _get_explorer_url(row, ""), "cells": cells, "new": is_new})
         previous = row.rank.first
     return lines
-
-
-def _render_cells(tasks: Sequence[str], row: ModelRow) -> SafeString:
-    leading = [
-        ("num", str(row.rank)),
-        ("num strong", row.first.marked if row.first else number_format.MISSING),
-        ("num", describe_second(row) or number_format.MISSING),
-    ]
-    trailing = [
-        ("num", number_format.MISSING if row.mean_tokens is None else f"{row.mean_tokens:,.0f}"),
-        ("num", number_format.MISSING if row.per_token is None else f"{row.per_token:.2f}"),
-        ("num", number_format.format_count(row.answers)),
-    ]
-    return format_html(
-        "{}{}{}",
-        format_html_join("", '<td class="{}">{}</td>', leading),
-        format_html_join("", "{}", ((_render_task_cell(row, task),) for task in tasks)),
-        format_html_join("", '<td class="{}">{}</td>', trailing),
-    )
 
 
 def _render_task_cell(row: ModelRow, task: str) -> SafeString:

@@ -15,7 +15,7 @@ from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
-from grading_app.rating.queue_results import ItemMeans, QuestionResult, list_item_means
+from grading_app.rating.queue_results import QuestionResult, list_item_means
 from grading_app.results import statistic_format
 from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
@@ -135,7 +135,11 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
             "sd": line.sd,
             "seconds": line.seconds,
             "answer": " or ".join(answers[key] for key in (line.trial, line.rival) if key),
-            "address": _get_item_url(queue, line),
+            "address": (
+                reverse("trial_detail", args=[line.trial])
+                if line.trial
+                else reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item])
+            ),
         }
         for line in list_item_means(queue)
     ]
@@ -153,9 +157,3 @@ def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
         trial.pk: f"{trial.run.get_label(labels, names_wave=names_wave)}, sample {trial.sample_idx}"
         for trial in answers
     }
-
-
-def _get_item_url(queue: RatingQueue, line: ItemMeans) -> str:
-    if line.trial:
-        return reverse("trial_detail", args=[line.trial])
-    return reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item])

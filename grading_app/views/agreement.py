@@ -14,10 +14,10 @@ from grading_app.publish.report.words import count_noun
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
 from grading_app.raters.agreement_figures import make_figures
 from grading_app.raters.agreement_tables import make_coverage_table, make_pair_table, make_reference_table
-from grading_app.raters.check_views import ShownChecks, describe_checks
+from grading_app.raters.judge_checks import ShownChecks, describe_checks
 from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
-from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.table import ResultTable
 from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.tables.agreement import (
@@ -50,7 +50,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     context["may_edit"] = may_edit(request, experiment)
     if selection is not None:
         roles = assign_roles(selection, request.GET.dict())
-        cached = _get_result(selection, roles)
+        cached = get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
         report = cached.value.report if cached.value else None
         tables = _list_tables(selection, report) if report else []
         if (file := make_requested_file(request, tables, f"{slug}-agreement")) is not None:
@@ -61,10 +61,6 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
             _make_report_context(request, selection, roles, cached.value, cached.fingerprint) if cached.value else {}
         )
     return render(request, "grading_app/agreement.html", context)
-
-
-def _get_result(selection: RatingSelection, roles: RaterRoles) -> Cached[AgreementResult]:
-    return get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
 
 
 def _make_report_context(

@@ -17,7 +17,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.results.analysis.sections import SECTIONS
 from grading_app.results.analysis.stored import get_analysis
 from grading_app.results.figures.analysis import make_figures
-from grading_app.results.matrix_cells import MatrixCell, load_cells
+from grading_app.results.item_matrix import MatrixCell, load_cells
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
@@ -58,7 +58,9 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     context |= {
         "cached": cached,
         "here": request.get_full_path(),
-        "left_out": _list_item_keys(scope),
+        "left_out": list(Item.objects.filter(pk__in=scope.without).values_list("key", flat=True))
+        if scope.without
+        else [],
         "all_items": f"?{replace(scope, without=()).parameters}",
         "command": f"manage.py analyse {slug} --measure {scope.measure.key}",
         "sections": [
@@ -94,11 +96,6 @@ def _format_scores(cell: MatrixCell | None) -> str:
     scores = cell.scores if cell else ()
     text = ", ".join(format_score(score) for score in scores[:MAX_SCORES])
     return f"{text} …" if len(scores) > MAX_SCORES else text or "no score"
-
-
-def _list_item_keys(scope: Scope) -> list[str]:
-    """Return the keys of the excluded items."""
-    return list(Item.objects.filter(pk__in=scope.without).values_list("key", flat=True)) if scope.without else []
 
 
 def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:

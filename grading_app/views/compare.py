@@ -128,7 +128,10 @@ def _render_comparison(
 ) -> HttpResponse:
     choices = form.cleaned_data
     measure, measure_b = next((pair for pair in measures if pair[0].key == choices["measure"]), measures[0])
-    names = _get_side_names(a, b)
+    # The shortest names that distinguish the sides.
+    names = (a.name, b.name)
+    if a.experiment != b.experiment:
+        names = (f"{a.experiment.slug} / {a.name}", f"{b.experiment.slug} / {b.name}")
     cached = get_side_scores(a, b, (measure, measure_b))
     context["cached"] = list({state.row.pk if state.row else None: state for state in cached}.values())
     if cached[0].value is None or cached[1].value is None:
@@ -170,13 +173,6 @@ def _is_unfinished(side: ConditionSide) -> bool:
     runs = side.experiment.runs.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
     return any(run.n_pending or run.n_running for run in runs)
-
-
-def _get_side_names(a: ConditionSide, b: ConditionSide) -> tuple[str, str]:
-    """Return the shortest names that distinguish the sides."""
-    if a.experiment != b.experiment:
-        return f"{a.experiment.slug} / {a.name}", f"{b.experiment.slug} / {b.name}"
-    return a.name, b.name
 
 
 def _list_filters(request: HttpRequest, paired: PairedScores, selected: str) -> list[dict[str, Any]]:

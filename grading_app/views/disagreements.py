@@ -18,7 +18,7 @@ from grading_app.raters import disagreements
 from grading_app.raters.adjudication import AdjudicationError, adjudicate, may_adjudicate
 from grading_app.raters.agreement_cache import DISAGREEMENTS, is_large
 from grading_app.raters.answer_pairs import load_answer_pairs
-from grading_app.raters.disagreements import Disagreement, DisagreementPosition, SpreadMeasure
+from grading_app.raters.disagreements import DisagreementPosition, SpreadMeasure
 from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_values
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
@@ -51,7 +51,29 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
         page = disagreements.list_disagreements(
             selection, by=spread_measure, aggregate=cached.row if cached else None, **cursors
         )
-        context |= {"rows": _make_rows(selection, page.disagreements), **_make_page_links(request, page)}
+
+        def make_address(name: str, cursor: str) -> str:
+            query = get_rater_choice(request)
+            query[name] = cursor
+            return f"?{query.urlencode()}" if cursor else ""
+
+        keys = [row.unit for row in page.disagreements]
+        values = load_values(selection, keys)
+        units = _load_units(selection, keys, names_wave=selection.experiment.has_several_waves())
+        rows = [
+            {
+                "disagreement": row,
+                **units[row.unit],
+                "verdicts": [RaterVerdict(rater, values.get((row.unit, rater.key))) for rater in selection.all_raters],
+            }
+            for row in page.disagreements
+            if row.unit in units  # In a stored comparison, a unit may have lost its ratings since.
+        ]
+        context |= {
+            "rows": rows,
+            "next_url": make_address("after", page.after),
+            "previous_url": make_address("before", page.before),
+        }
     return render(
         request, "grading_app/disagreements.html", {**context, "query": get_rater_choice(request).urlencode()}
     )
@@ -73,6 +95,9 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     raters = selection.all_raters if selection is not None and selection.covers_answers else []
     is_total = selection is not None and not selection.criterion  # An adjudication is a score of the whole answer.
     may_decide = is_total and may_adjudicate(request.user, experiment)
+    # Of several adjudications on one scale, the last one counts.
+    adjudications = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
+    last = {row.condition_id: row.pk for row in reversed(adjudications)}
     context = {
         "experiment": experiment,
         "trial": trial,
@@ -80,7 +105,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         "position": position,
         "turns": rebuild_turns(trial),
         "verdicts": list_verdicts(trial, raters, selection.criterion if selection else ""),
-        "adjudications": _list_adjudications(trial),
+        "adjudications": [{"adjudication": row, "counts": last[row.condition_id] == row.pk} for row in adjudications],
         "forms": [AdjudicationForm(scale) for scale in list_scales(raters)] if may_decide else [],
         "query": get_rater_choice(request).urlencode(),
     }
@@ -96,7 +121,9 @@ def disagreement_adjudicate(request: HttpRequest, slug: str, pk: int) -> HttpRes
     if not may_adjudicate(request.user, experiment):
         raise Http404
     form = AdjudicationForm.from_post(request.POST)
-    return_url = _get_return_url(slug, pk, request.POST.get("query", ""))
+    # The query is parsed and encoded again for safety.
+    parameters = QueryDict(request.POST.get("query", ""), mutable=True).urlencode()
+    return_url = reverse("disagreement", args=[slug, pk]) + (f"?{parameters}" if parameters else "")
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(return_url)
@@ -113,19 +140,6 @@ def disagreement_adjudicate(request: HttpRequest, slug: str, pk: int) -> HttpRes
 def get_stored_disagreements(selection: RatingSelection) -> Cached[int] | None:
     """Return the stored order of many disagreements, or None if they are few and read directly."""
     return get_aggregate(DISAGREEMENTS, selection.experiment.pk, selection) if is_large(selection) else None
-
-
-def _list_adjudications(trial: Trial) -> list[dict[str, Any]]:
-    """Return all adjudications of this answer, newest first. `counts` marks the last adjudication on its scale."""
-    adjudications = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
-    last = {row.condition_id: row.pk for row in reversed(adjudications)}
-    return [{"adjudication": row, "counts": last[row.condition_id] == row.pk} for row in adjudications]
-
-
-def _get_return_url(slug: str, pk: int, query: str) -> str:
-    """Return the address of the page, with its choice of raters. The query is parsed and encoded again for safety."""
-    parameters = QueryDict(query, mutable=True).urlencode()
-    return reverse("disagreement", args=[slug, pk]) + (f"?{parameters}" if parameters else "")
 
 
 def _get_answer(experiment: Any, pk: int) -> Trial:
@@ -151,31 +165,6 @@ def get_rater_choice(request: HttpRequest, **parameters: str) -> QueryDict:
     return query
 
 
-def _make_page_links(request: HttpRequest, page: disagreements.DisagreementPage) -> dict[str, str]:
-    def make_address(name: str, cursor: str) -> str:
-        query = get_rater_choice(request)
-        query[name] = cursor
-        return f"?{query.urlencode()}" if cursor else ""
-
-    return {"next_url": make_address("after", page.after), "previous_url": make_address("before", page.before)}
-
-
-def _make_rows(selection: RatingSelection, disagreements_on_page: list[Disagreement]) -> list[dict[str, Any]]:
-    """Return a page of disagreements, each with its item, the start of its answer, and all ratings."""
-    keys = [row.unit for row in disagreements_on_page]
-    values = load_values(selection, keys)
-    units = _load_units(selection, keys, names_wave=selection.experiment.has_several_waves())
-    return [
-        {
-            "disagreement": row,
-            **units[row.unit],
-            "verdicts": [RaterVerdict(rater, values.get((row.unit, rater.key))) for rater in selection.all_raters],
-        }
-        for row in disagreements_on_page
-        if row.unit in units  # In a stored comparison, a unit may have lost its ratings since.
-    ]
-
-
 def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool) -> dict[int, dict[str, Any]]:
     """Return each unit's item and answers, shortened for a list."""
     labels = load_labels([selection.experiment.pk]) if selection.in_pairs or selection.covers_answers else {}
@@ -192,18 +181,14 @@ def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool
             for key, pair in pairs.items()
         }
     if selection.covers_answers:
+        trials = Trial.objects.filter(pk__in=keys).select_related("item", "run__wave")
         return {
-            key: {
+            trial.pk: {
                 "item": trial.item,
                 "trial": trial,
                 "label": trial.run.get_label(labels, names_wave=names_wave),
                 "answers": [("", trial.answer[:EXCERPT_LENGTH])],
             }
-            for key, trial in _load_answers(keys).items()
+            for trial in trials.defer("raw_response", "messages", "reasoning", "error")
         }
     return {key: {"item": item, "answers": []} for key, item in Item.objects.in_bulk(keys).items()}
-
-
-def _load_answers(keys: list[int]) -> dict[int, Any]:
-    trials = Trial.objects.filter(pk__in=keys).select_related("item", "run__wave")
-    return {trial.pk: trial for trial in trials.defer("raw_response", "messages", "reasoning", "error")}

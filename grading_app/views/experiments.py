@@ -32,7 +32,7 @@ from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
-from runs_app.prompt_preview import PreviewTurn, preview_draft
+from runs_app.prompt_preview import preview_draft
 from runs_app.scorers.scoring_rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
@@ -144,6 +144,11 @@ def _build_preview_context(request: HttpRequest, design: Design) -> dict[str, An
     key = request.GET.get("item")
     item = items.filter(key=key).first() if key else items.first()
     preview = preview_draft(design.experiment, prompt, item, dimension) if prompt and item else None
+    # Each turn gets the address of its whole text, for the same choices as in this request.
+    turns = preview.turns if preview else []
+    names = ("prompt", "dimension", "item")
+    query = urlencode({name: request.GET[name] for name in names if request.GET.get(name)})
+    urls = [reverse("experiment_message", args=[design.experiment.slug, number + 1]) for number in range(len(turns))]
     return {
         "preview_prompt": prompt,
         "preview_dimension": dimension,
@@ -151,16 +156,8 @@ def _build_preview_context(request: HttpRequest, design: Design) -> dict[str, An
         "preview_keys": list(items.values_list("key", flat=True)[:MAX_KEYS]),
         "preview_missing": bool(key) and item is None,
         "preview": preview,
-        "preview_turns": _add_message_urls(request, design, preview.turns if preview else []),
+        "preview_turns": [(turn, f"{url}?{query}" if query else url) for turn, url in zip(turns, urls, strict=True)],
     }
-
-
-def _add_message_urls(request: HttpRequest, design: Design, turns: list[PreviewTurn]) -> list[tuple[PreviewTurn, str]]:
-    """Return each turn with the URL of its whole text, for the same choices as in this request."""
-    names = ("prompt", "dimension", "item")
-    query = urlencode({name: request.GET[name] for name in names if request.GET.get(name)})
-    urls = [reverse("experiment_message", args=[design.experiment.slug, number + 1]) for number in range(len(turns))]
-    return [(turn, f"{url}?{query}" if query else url) for turn, url in zip(turns, urls, strict=True)]
 
 
 def _choose_row(rows: list[Any], key: str | None) -> Any:

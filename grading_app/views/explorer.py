@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.parametric.explorer_load import load_explorer
-from grading_app.parametric.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
+from grading_app.parametric.explorer_query import VIEWS, ExplorerQuery
 from grading_app.parametric.explorer_views import VIEW_PAGES
 from grading_app.parametric.surface import subtract_estimates
 from grading_app.parametric.surface_figures import describe_difference, get_difference_level
@@ -42,6 +42,15 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     if (file := make_requested_file(request, tables, f"{slug}-explorer")) is not None:
         return file
     figure_query = make_explorer_query({**loaded.form.parameters, "view": query.view})
+    views = [
+        {
+            "label": label,
+            "address": f"?{urlencode({'view': name, **loaded.form.parameters})}",
+            "is_current": name == loaded.form.chosen["view"],
+            "starts_analyses": name == "tasks",
+        }
+        for name, label in VIEWS.items()
+    ]
     context |= {
         "form": loaded.form,
         "query": query,
@@ -49,7 +58,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "cached": loaded.cached,
         "more_cached": content.cached,
         "here": request.get_full_path(),
-        "views": _list_views(loaded.form),
+        "views": views,
         "heat": _make_heat_map(experiment, query) if query.view in ("map", "difference") else None,
         "figures": [make_figure_context(figure, slug, figure_query, has_table=False) for figure in content.figures],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
@@ -67,21 +76,22 @@ def _shorten_table(table: ResultTable) -> ResultTable:
     return replace(table, rows=table.rows[:MAX_ROWS], notes=[*table.notes, note])
 
 
-def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
-    return [
-        {
-            "label": label,
-            "address": f"?{urlencode({'view': name, **form.parameters})}",
-            "is_current": name == form.chosen["view"],
-            "starts_analyses": name == "tasks",
-        }
-        for name, label in VIEWS.items()
-    ]
-
-
 def _make_heat_map(experiment: Experiment, query: ExplorerQuery) -> dict[str, Any]:
     """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
-    cells_by_place = _make_difference_cells(query) if query.view == "difference" else _make_plain_cells(query)
+    cells_by_place = (
+        _make_difference_cells(query)
+        if query.view == "difference"
+        else {
+            place: {
+                "tone": "none" if cell.level is None else f"level-{cell.level}",
+                "value": cell.value,
+                "interval": cell.ends,
+                "n": cell.tally.total,
+                "truncation": cell.tally.truncation if cell.is_cut else None,
+            }
+            for place, cell in query.estimate_cells(query.condition).items()
+        }
+    )
     condition = query.against if query.view == "difference" else query.condition
     trial_filter: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": query.task}
     if query.wave:
@@ -103,19 +113,6 @@ def _make_heat_map(experiment: Experiment, query: ExplorerQuery) -> dict[str, An
         "columns": query.x.labels,
         "x": query.x.name,
         "y": query.y.name if query.y else "",
-    }
-
-
-def _make_plain_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
-    return {
-        place: {
-            "tone": "none" if cell.level is None else f"level-{cell.level}",
-            "value": cell.value,
-            "interval": cell.ends,
-            "n": cell.tally.total,
-            "truncation": cell.tally.truncation if cell.is_cut else None,
-        }
-        for place, cell in query.estimate_cells(query.condition).items()
     }
 
 

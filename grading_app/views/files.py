@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.job_texts import describe_snapshot_job
 from datasets_app.models import BackgroundJob
-from evalsite.lib.permissions import readers_only
+from datasets_app.views.permissions import get_visible_dataset
+from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.exports import ParticipantsForm, SnapshotForm
 from grading_app.models import Rubric, Snapshot, SupersededVerdict
+from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.publish.export.bundles import refuse_bundle
+from grading_app.publish.export.command_process import parquet_from_process, stream_command
 from grading_app.publish.export.file_formats import RECORDS, ExportError, export_chunks
-from grading_app.publish.export.parquet_process import parquet_from_process
+from grading_app.publish.export.publication import PUBLICATION
+from grading_app.publish.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.publish.export.wide_tables import NO_PARTICIPANTS
+from grading_app.results.scope import ScopeForm
 from grading_app.tables.reports import SnapshotTable
 from runs_app.models import Experiment, Wave
-from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, may_edit
+from runs_app.views.permissions import get_chosen_wave, get_editable_experiment, get_visible_experiment, may_edit
 
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -45,6 +53,21 @@ def render_files(
 ) -> HttpResponse:
     """Render the page. snapshot_form: one with errors."""
     wave = get_chosen_wave(request, experiment)
+    # A job is shown until its snapshot is there. After a failed job, the form has its entries.
+    snapshots = list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS])
+    job = BackgroundJob.objects.filter(subject=Snapshot.get_job_subject(experiment)).first()
+    if job and job.ended_at and (not job.problem or (snapshots and snapshots[0].created_at > job.ended_at)):
+        job = None
+    problem = job.problem or job.find_stop() if job else ""
+    may_request = may_edit(request, experiment) and (job is None or bool(problem))
+    initial = {name: job.parameters[name] for name in ("label", "reason")} if job else {}
+    snapshot_context: dict[str, Any] = {
+        "snapshots": SnapshotTable(snapshots, experiment.slug),
+        "snapshot_job": job,
+        "snapshot_problem": problem,
+        "snapshot_texts": describe_snapshot_job(job) if job else None,
+        "snapshot_form": (snapshot_form or SnapshotForm(initial=initial)) if may_request else None,
+    }
     context = {
         "experiment": experiment,
         "state": experiment.state,
@@ -52,7 +75,7 @@ def render_files(
         "wave": wave,
         "exports": _list_exports(experiment, wave),
         "participants": _make_participants_context(request, experiment) if experiment.dimensions.exists() else None,
-        **_get_snapshot_context(experiment, snapshot_form, may_create=may_edit(request, experiment)),
+        **snapshot_context,
     }
     return render(request, "grading_app/files.html", context)
 
@@ -100,27 +123,6 @@ def _make_participants_context(request: HttpRequest, experiment: Experiment) -> 
     }
 
 
-def _get_snapshot_context(experiment: Experiment, form: SnapshotForm | None, *, may_create: bool) -> dict[str, Any]:
-    """Return the snapshots, the job of the latest request if it has no snapshot yet, and the form unless one is open.
-
-    After a failed job, the form has its entries.
-    """
-    snapshots = list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS])
-    job = BackgroundJob.objects.filter(subject=Snapshot.get_job_subject(experiment)).first()
-    if job and job.ended_at and (not job.problem or (snapshots and snapshots[0].created_at > job.ended_at)):
-        job = None
-    problem = job.problem or job.find_stop() if job else ""
-    may_request = may_create and (job is None or bool(problem))
-    initial = {name: job.parameters[name] for name in ("label", "reason")} if job else {}
-    return {
-        "snapshots": SnapshotTable(snapshots, experiment.slug),
-        "snapshot_job": job,
-        "snapshot_problem": problem,
-        "snapshot_texts": describe_snapshot_job(job) if job else None,
-        "snapshot_form": (form or SnapshotForm(initial=initial)) if may_request else None,
-    }
-
-
 @require_safe
 @readers_only
 def experiment_export(
@@ -146,3 +148,103 @@ def experiment_export(
     response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-{table}.{file_format}"'
     return response
+
+
+ALL = "all"
+EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL, PUBLICATION)
+
+
+@require_safe
+@readers_only
+def dataset_bundle(request: HttpRequest, slug: str, version: int) -> HttpResponse | StreamingHttpResponse:
+    dataset = get_visible_dataset(request, slug, version)
+    try:
+        refuse_bundle(DATASET, dataset)
+    except SnapshotError as error:
+        messages.error(request, f"{error}.")
+        return redirect(dataset)
+    return _stream(request, [DATASET, str(dataset)], f"{slug}-{version}-dataset.zip")
+
+
+@require_safe
+@readers_only
+def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpResponse | StreamingHttpResponse:
+    """Stream a bundle of an experiment. The address of an analysis holds its scope."""
+    experiment = get_visible_experiment(request, slug)
+    if kind not in EXPERIMENT_KINDS:
+        raise Http404
+    options = []
+    try:
+        if kind in (ALL, PUBLICATION):
+            refuse_while_live(experiment)
+        else:
+            refuse_bundle(kind, experiment)
+        if kind == ANALYSIS:
+            form = ScopeForm(request.GET, experiment)
+            scope = form.get_scope()
+            if scope is None:
+                problems = [
+                    f"{form.fields[name].label}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()
+                ]
+                raise SnapshotError(" ".join(problems).rstrip(".") or "There is no score to analyse yet")
+            scope_parameters = scope.parameters
+            options = [f"--query={scope_parameters}"]
+    except SnapshotError as error:
+        messages.error(request, f"{error}.")
+        return redirect("experiment_results", slug)
+    return _stream(request, [kind, slug, *options], f"{slug}-{kind}.zip")
+
+
+def _stream(request: HttpRequest, arguments: Sequence[str], name: str) -> StreamingHttpResponse:
+    by = f"--user={request.user.get_username()}"
+    chunks: Iterator[bytes] = stream_command(["bundle", *arguments, "--out=-", by])
+    response = StreamingHttpResponse(chunks, content_type="application/zip")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
+# The time limit of a task that writes all tables. It is below the retry time of the queue.
+TIMEOUT_SECONDS = 3000
+
+
+@require_POST
+@members_only
+@hides_model_names()
+def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
+    """Request a snapshot; the task queue writes it. While one is requested, a second request changes nothing."""
+    experiment = get_editable_experiment(request, slug)
+    form = SnapshotForm(request.POST)
+    if form.is_valid():
+        try:
+            refuse_while_live(experiment)
+        except SnapshotError as error:
+            form.add_error(None, str(error))
+    if not form.is_valid():
+        return render_files(request, experiment, form)
+    _, is_new = BackgroundJob.objects.request(
+        Snapshot.get_job_subject(experiment),
+        "snapshot",
+        task=SNAPSHOT_TASK,
+        timeout_s=TIMEOUT_SECONDS,
+        by=request.user,
+        parameters={**form.cleaned_data, "experiment": experiment.pk},
+    )
+    if not is_new:
+        messages.info(request, "A snapshot is already being created, so no second one was requested.")
+    return redirect(f"{reverse('experiment_files', args=[slug])}#snapshots")
+
+
+@require_safe
+@readers_only
+def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
+    # Snapshots of the same second, label and author have the same digest, and share one file.
+    snapshot = Snapshot.objects.filter(experiment=get_visible_experiment(request, slug), digest=digest).first()
+    if snapshot is None:
+        raise Http404
+    try:
+        file = snapshot.path.open("rb")
+    except FileNotFoundError:
+        raise Http404 from None
+    name = f"{slug}-{digest[:12]}.zip"
+    return FileResponse(file, as_attachment=True, filename=name, content_type="application/zip")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -23,8 +23,9 @@ from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
 from grading_app.judging.usable_rows import select_usable_graders
-from grading_app.models import Panel
-from grading_app.raters.check_views import describe_checks
+from grading_app.models import GradeCondition, Panel
+from grading_app.raters import disagreements
+from grading_app.raters.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.raters.grader_rows import (
     GraderRow,
     PairwiseRater,
@@ -32,22 +33,33 @@ from grading_app.raters.grader_rows import (
     list_grader_rows,
     list_rubric_tests,
     list_standings,
+    make_strength_table,
+    make_verdict_table,
 )
+from grading_app.raters.judge_checks import describe_checks
+from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength
+from grading_app.raters.length_figure import make_figure
 from grading_app.raters.pairwise_stats import PairwiseStanding
-from grading_app.raters.verdict_tables import make_strength_table, make_verdict_table
+from grading_app.raters.raters import PAIRS
+from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.results.table import ResultTable
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from grading_app.views.result_tables import get_table_context, make_requested_file
+from grading_app.views.svg_figures import make_figure_context
+from runs_app.condition_labels import load_labels, make_condition_labels
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.prompt_preview import rebuild_turns
 from runs_app.scorers.scoring_rules import read_rules
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
-from runs_app.views.run_control import Action, list_actions
+from runs_app.views.run_control import list_actions
 
 FLAGS = ("truncated", "refused")  # The judge grades these answers like other answers.
 POLLING_S = 60  # The page refreshes for this time after a judge's last call, until its replies have been read.
@@ -72,6 +84,13 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
         row.cached.is_under_way for row in rows
     )
     is_computing = is_computing or any(standing.is_under_way for _, standing in standings)
+    lines = [line for row in rows if not row.is_adjudication for line in row.scores.means]
+    shares = describe_share_coverage(
+        line.score.items
+        for line in lines
+        if line.is_share and line.score.low is not None and line.score.n == line.score.items
+    )
+    means = describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT))
     context = {
         "experiment": experiment,
         "state": experiment.state,
@@ -83,7 +102,7 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
             }
             for row in rows
         ],
-        "coverage_note": _describe_coverage(rows),
+        "coverage_note": " ".join(filter(None, (shares, means))),
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [
             (rater, cached, get_table_context(tables[f"strengths-{rater.key}"])) for rater, cached in standings
@@ -117,17 +136,6 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("experiment_grading", slug)
 
 
-def _describe_coverage(rows: Sequence[GraderRow]) -> str:
-    lines = [line for row in rows if not row.is_adjudication for line in row.scores.means]
-    shares = describe_share_coverage(
-        line.score.items
-        for line in lines
-        if line.is_share and line.score.low is not None and line.score.n == line.score.items
-    )
-    means = describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT))
-    return " ".join(filter(None, (shares, means)))
-
-
 def _list_tables(
     experiment: Experiment,
     rows: Sequence[GraderRow],
@@ -154,7 +162,7 @@ def _make_row_context(
     return {
         "row": row,
         "totals": row.totals,
-        "runs": [(run, _list_actions(run) if editable else []) for run in row.runs],
+        "runs": [(run, list_actions([run]) if editable else []) for run in row.runs],
         "repeat_url": _get_repeat_url(experiment, row) if editable else "",
         "upgrade": upgrades.get(row.condition.pk) if editable else None,
         "codes": [(code, n, _get_answers_url(experiment, row, code)) for code, n in row.scores.codes],
@@ -162,10 +170,6 @@ def _make_row_context(
         "unasked": [(code, n) for code, n in row.scores.noted if code not in FLAGS],
         "flagged": [(code, n) for code, n in row.scores.noted if code in FLAGS],
     }
-
-
-def _list_actions(run: Any) -> list[Action]:
-    return list_actions([run])
 
 
 def _get_repeat_url(experiment: Experiment, row: GraderRow) -> str:
@@ -198,7 +202,13 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     choice_form = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
-    estimate = _estimate_cost(experiment, choice_form) if choice_form.is_valid() else None
+    estimate = (
+        estimate_judging(
+            experiment, [choice_form.make_grader()], choice_form.waves, force=choice_form.cleaned_data["force"]
+        )
+        if choice_form.is_valid()
+        else None
+    )
     form = None
     if estimate is not None:
         submitted = request.POST if request.method == "POST" else None
@@ -216,10 +226,6 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     context["has_graders"] = select_usable_graders(experiment).exists()
     return render(request, "grading_app/experiment_judge.html", context)
-
-
-def _estimate_cost(experiment: Experiment, form: JudgeForm) -> CostEstimate:
-    return estimate_judging(experiment, [form.make_grader()], form.waves, force=form.cleaned_data["force"])
 
 
 def _request_verdicts(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: CostEstimate) -> bool:
@@ -273,3 +279,70 @@ def experiment_add_panel(request: HttpRequest, slug: str) -> HttpResponse:
                 f"Panel {form.cleaned_data['panel']} was added.",
             )
     return redirect("experiment_grading", slug)
+
+
+@require_safe
+@readers_only
+def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """Show one pair: the question, both answers, and each rater's choice and reasons side by side."""
+    experiment = get_visible_experiment(request, slug)
+    parameters = request.GET.copy()
+    parameters["units"] = PAIRS
+    selection, unit = RatingSelectionForm(parameters, experiment).get_selection(), find_pair(experiment, pk)
+    pair = load_answer_pairs(selection, [unit]).get(unit) if selection is not None and unit is not None else None
+    if selection is None or unit is None or pair is None:
+        raise Http404
+    cached = get_stored_disagreements(selection)
+    labels, names_wave = load_labels([experiment.pk]), experiment.has_several_waves()
+    context = {
+        "experiment": experiment,
+        "trial": pair[0],  # The template for one answer shows this trial's item.
+        "first": pair[0],
+        "second": pair[1],
+        "first_label": pair[0].run.get_label(labels, names_wave=names_wave),
+        "second_label": pair[1].run.get_label(labels, names_wave=names_wave),
+        "position": disagreements.find_position(
+            selection, unit, get_spread_measure(request), cached.row if cached else None
+        ),
+        "turns": rebuild_turns(pair[0]),
+        "verdicts": list_pair_verdicts(selection, unit, pair),
+        "query": get_rater_choice(request, units=PAIRS).urlencode(),
+    }
+    return render(request, "grading_app/pair_disagreement.html", context)
+
+
+@require_safe
+@readers_only
+def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = get_visible_experiment(request, slug)
+    conditions = _list_conditions(experiment)
+    key = request.GET.get("by", "")
+    condition = next((condition for condition in conditions if key in ("", str(condition.pk))), None)
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "state": experiment.state,
+        "choices": [(row.pk, row.label) for row in conditions],
+        "chosen": condition,
+        "is_unknown": condition is None and bool(conditions),
+    }
+    if condition is not None:
+        cached = get_aggregates_by_condition(LENGTHS, [condition], conditions)[condition.pk]
+        context |= {"cached": cached, "here": request.get_full_path(), "label": condition.label}
+        context |= _make_context(experiment, condition, cached.value) if cached.value else {}
+    return render(request, "grading_app/grading_length.html", context)
+
+
+def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
+    conditions = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    return list(conditions.prefetch_related("panel__graders__rubric").order_by("pk"))
+
+
+def _make_context(
+    experiment: Experiment, condition: GradeCondition, result: ScoresByLength | LongerWins
+) -> dict[str, Any]:
+    if not isinstance(result, ScoresByLength):
+        return {"longer": result}
+    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
+    figure = make_figure("length", condition.label, result, make_condition_labels(list(conditions)))
+    query = {"by": str(condition.pk)}
+    return {"lengths": result, "figure": make_figure_context(figure, experiment.slug, query) if figure else None}

@@ -58,15 +58,12 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "runs": runs,
         "may_edit": request.user.has_perm(EDIT),
         "may_approve": request.user.has_perm(TextSet.APPROVAL) and texts.status in TextSet.UNAPPROVED,
-        "may_judge": texts.status == TextSet.Status.APPROVED and _may_make_judges(request.user),
+        "may_judge": texts.status == TextSet.Status.APPROVED
+        and bool(uses_admin(request.user) and request.user.has_perm("grading_app.add_grader")),
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
     }
     return render(request, "grading_app/item_rubrics/text_set.html", context)
-
-
-def _may_make_judges(user: Any) -> bool:
-    return bool(uses_admin(user) and user.has_perm("grading_app.add_grader"))
 
 
 def _get_visible_text_set(request: HttpRequest, name: str, version: int) -> TextSet:
@@ -156,7 +153,12 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})
-    context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _has_templates(form)}
+    fields: Any = form.fields
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "form": form,
+        "has_templates": bool(fields["template"].queryset.exists()),
+    }
     if form.is_valid():
         writer = form.make_writer(experiment)
         n_items, call_ceiling = writer.to_do, writer.ceiling
@@ -177,8 +179,3 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
         if form.errors:
             messages.error(request, get_first_error(form))
     return render(request, "grading_app/item_rubrics/experiment_write.html", context)
-
-
-def _has_templates(form: WriterForm) -> bool:
-    fields: Any = form.fields
-    return bool(fields["template"].queryset.exists())

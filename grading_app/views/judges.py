@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from django.contrib import messages
@@ -16,15 +17,27 @@ from django_htmx.http import trigger_client_event
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
+from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.choice_fields import fetch_choices, get_row_field
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
+from grading_app.forms.drawn_judges import DrawnJudgesForm
 from grading_app.forms.judges import GraderForm
-from grading_app.forms.rubrics import RubricForm, RubricPreviewForm
+from grading_app.forms.rubrics import RubricForm, RubricPreviewForm, RubricTestForm
+from grading_app.judging.default_sampler import get_or_create_default_sampler
+from grading_app.judging.judge_draw import pin_judges
+from grading_app.judging.judge_plan import request_verdicts
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.models import Grader, Rubric
+from grading_app.views.grading import describe_reports
 from grading_app.views.library import get_next_page, read_reason
 from grading_app.views.library_previews import build_rubric_preview, describe_version, list_gradings
-from runs_app.llm import rubric_checks
+from runs_app.llm import judge_prompt, prompts, rubric_checks
+from runs_app.models import Experiment
+from runs_app.planning.work import PlanError
+from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.views.permissions import get_editable_experiment
 
 
 def select_judges(user: Any) -> Any:
@@ -105,7 +118,15 @@ def judge_new(request: HttpRequest) -> HttpResponse:
     get_row_field(form, "rubric").empty_label = "A new rubric, written below"
     rubric_form = _build_rubric_form(request, data)
     if data is not None and form.is_valid() and (judge := _save(request, form, rubric_form)):
-        return _finish(request, judge)
+        waits = (
+            "" if judge.rubric.can_judge else f" Its rubric {judge.rubric} is a draft: a curator must approve it first."
+        )
+        text = f"{judge} is saved.{waits}"
+        if wants_part(request):
+            detail = {"field": "judges", "value": judge.name, "text": text}
+            return trigger_client_event(HttpResponse(status=204), "made", detail)
+        messages.success(request, text)
+        return redirect(get_next_page(request) or reverse("judge_page", args=[judge.name]))
     fetch_choices(form)
     fetch_choices(rubric_form)
     choice = RubricPreviewForm(data, user=request.user, auto_id="editor-%s")
@@ -171,11 +192,91 @@ def _save(request: HttpRequest, form: Any, rubric_form: Any) -> Grader | None:
     return judge
 
 
-def _finish(request: HttpRequest, judge: Grader) -> HttpResponse:
-    waits = "" if judge.rubric.can_judge else f" Its rubric {judge.rubric} is a draft: a curator must approve it first."
-    text = f"{judge} is saved.{waits}"
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the form (GET). Draw judges and show their cost, or request their verdicts once confirmed (POST)."""
+    experiment = get_editable_experiment(request, slug)
+    form = DrawnJudgesForm(request.POST or None, experiment=experiment, user=request.user)
+    if "draw" in request.POST:
+        form.redraw()
+    graders = form.draw_graders()
+    waves = list(experiment.waves.all())
+    estimate = estimate_judging(experiment, graders, waves, force=False) if graders else None
+    if estimate is not None and "ask" in request.POST and _request_verdicts(request, form, graders, estimate):
+        return redirect("experiment_grading", slug)
+    context = {"experiment": experiment, "form": form, "draw_lines": form.lines, "estimate": estimate}
+    if estimate is not None:
+        context["needs_confirmation"] = experiment.needs_confirmation(estimate.ceiling_usd)
+        context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
+    return render(request, "grading_app/draw_judges.html", context)
+
+
+def _request_verdicts(
+    request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: CostEstimate
+) -> bool:
+    if form.experiment.needs_confirmation(estimate.ceiling_usd) and not form.cleaned_data["confirmed"]:
+        form.add_error("confirmed", "Confirm the maximum cost.")
+        return False
+    draw, name = form.draw, form.cleaned_data["name"]
+    if draw is None or estimate.problems:
+        form.add_error(None, estimate.problems)
+        return False
+    try:
+        judges = pin_judges(form.experiment, draw, graders, name=name, by=request.user)
+        waves = list(form.experiment.waves.all())
+        report = request_verdicts(form.experiment, judges, waves, by=request.user, approved=estimate, revive=True)
+    except PlanError as error:
+        form.add_error(None, error.problems)
+        return False
+    messages.success(request, describe_reports(report))
+    return True
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+@hides_model_names()
+def rubric_test(request: HttpRequest, name: str, version: int) -> HttpResponse:
+    """Show the results of tests (GET), or request verdicts on five stored answers (POST)."""
+    rubric: Rubric = get_object_or_404(Rubric.objects.visible_to(request.user), name=name, version=version)
+    if not request.user.has_perm("grading_app.change_rubric"):
+        raise Http404
+    with_texts = prompts.uses_variable(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
+    data = request.POST if request.method == "POST" else None
+    form = RubricTestForm(data, user=request.user, with_texts=with_texts)
+    cost = None
+    if data is not None and form.is_valid():
+        chosen = form.cleaned_data
+        sampler = chosen["sampler"] or get_or_create_default_sampler()
+        test = RubricPreview(rubric, chosen["experiment"], chosen["model"], sampler, chosen.get("texts"))
+        cost = test.estimate_cost()
+        if "look" not in data and _request_test(request, test, cost, form):
+            return redirect("rubric_test", name, version)
+    verdicts = list_previewed_verdicts(rubric, Experiment.objects.visible_to(request.user))
+    context: dict[str, Any] = {
+        "rubric": rubric,
+        "verdicts": verdicts,
+        "waits": any(row.verdict is None and not row.trial.error_class for row in verdicts),
+    }
     if wants_part(request):
-        detail = {"field": "judges", "value": judge.name, "text": text}
-        return trigger_client_event(HttpResponse(status=204), "made", detail)
-    messages.success(request, text)
-    return redirect(get_next_page(request) or reverse("judge_page", args=[judge.name]))
+        return render(request, "grading_app/library/verdicts.html", context)
+    fetch_choices(form)
+    return render(request, "grading_app/library/test.html", context | {"form": form, "cost": cost})
+
+
+def _request_test(request: HttpRequest, test: RubricPreview, cost: PreviewCost, form: RubricTestForm) -> bool:
+    needs_confirmation = test.experiment.needs_confirmation(cost.ceiling_usd) and not any(test.find_problems())
+    if needs_confirmation and not form.cleaned_data["confirmed"]:
+        limit = format_money(test.experiment.confirm_above_usd)
+        message = (
+            f"This may cost {format_money(cost.ceiling_usd)}, and "
+            f"{test.experiment} asks from {limit} on. Confirm the cost."
+        )
+        form.add_error("confirmed", message)
+        return False
+    try:
+        request_preview(test, by=request.user)
+    except PlanError as error:
+        form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in error.problems])
+        return False
+    return True

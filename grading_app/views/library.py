@@ -182,7 +182,11 @@ def library_page(request: HttpRequest, kind: str, name: str) -> HttpResponse:
         "may_approve": row.status in row.UNAPPROVED and row.may_approve(request.user),
         "may_archive": _may_archive(shown, row, request.user),
         "history": list(row.history[:20]),
-        "experiments": _list_experiments(row, request.user),
+        "experiments": (
+            []
+            if isinstance(row, Rubric)
+            else list(row.experiments.visible_to(request.user).order_by("slug")[:MAX_EXPERIMENTS])
+        ),
         "gradings": list_gradings(row, request.user) if isinstance(row, Rubric) else [],
         "may_judge": isinstance(row, Rubric) and row.can_judge and request.user.has_perm("grading_app.add_grader"),
     }
@@ -207,12 +211,6 @@ def _may_archive(kind: LibraryKind, row: Versioned, user: Any) -> bool:
     except TransitionError:
         return False
     return True
-
-
-def _list_experiments(row: Any, user: Any) -> list[Any]:
-    if isinstance(row, Rubric):
-        return []
-    return list(row.experiments.visible_to(user).order_by("slug")[:MAX_EXPERIMENTS])
 
 
 def compare_versions(before: Any, after: Any) -> list[tuple[str, list[DiffRow]]]:
@@ -286,7 +284,11 @@ def _edit(
     approves = request.POST.get("do") == "approve" and row.may_approve(request.user)
     if data is not None and form.is_valid():
         if not row.name or (row.pk is None and former is None):
-            _refuse_taken_name(kind, form)
+            name = form.cleaned_data.get("name")
+            if name and kind.model.objects.filter(name=name).exists():
+                form.add_error(
+                    "name", f"There is a {kind.noun} {name}. Choose another name, or open it and make a new version."
+                )
         if approves and not reason:
             form.add_error(None, "Enter a reason for the approval. It is stored in the history.")
         if not form.errors and _save(request, kind, form, reason if approves else ""):
@@ -314,14 +316,6 @@ def _describe_edit(kind: LibraryKind, row: Any, former: Any) -> str:
     if former is not None:
         return f"New version of {former.name}"
     return f"Edit {row}" if row.pk else f"New {kind.noun}"
-
-
-def _refuse_taken_name(kind: LibraryKind, form: Any) -> None:
-    name = form.cleaned_data.get("name")
-    if name and kind.model.objects.filter(name=name).exists():
-        form.add_error(
-            "name", f"There is a {kind.noun} {name}. Choose another name, or open it and make a new version."
-        )
 
 
 def _save(request: HttpRequest, kind: LibraryKind, form: Any, reason: str) -> bool:

@@ -23,13 +23,14 @@ from grading_app.forms.matrix import MatrixForm
 from grading_app.models import Grading
 from grading_app.results.analysis.data import narrow_scores
 from grading_app.results.item_matrix import (
+    AMOUNTS,
     ItemSelection,
     get_items_per_page,
+    load_cells,
     load_norm_means,
     make_matrix_table,
     select_items,
 )
-from grading_app.results.matrix_cells import AMOUNTS, load_cells
 from grading_app.results.scope import Scope
 from grading_app.results.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
@@ -56,7 +57,12 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.get_scope()
-    context = {"experiment": experiment, "filter": _make_filter(form), "scope": scope, **blind}
+    context = {
+        "experiment": experiment,
+        "filter": {"form": form, "usual_fields": form.usual_fields, "rare_fields": form.rare_fields},
+        "scope": scope,
+        **blind,
+    }
     context["chips"] = list_filter_chips(form, request)
     context["state"] = experiment.state
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
@@ -73,25 +79,16 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
         scope, all_scores, ItemSelection(choices["sort"], choices["show"], choices["a"], choices["b"])
     )
     if "format" in request.GET:
-        return _make_file(request, scope, scores, form.labels)
+        response = make_requested_file(request, [make_matrix_table(scope, scores, form.labels)], scope.experiment.slug)
+        if response is None:
+            raise Http404
+        return response
     context |= _make_page_context(request, scope, scores, form)
     context |= {
         "n_items": len(all_scores.items),
         "needs_both": not scores.is_binary and (choices["a"] is None) != (choices["b"] is None),
     }
     return render(request, "grading_app/matrix.html", context)
-
-
-def _make_filter(form: MatrixForm) -> dict[str, Any]:
-    """Return what the bar of filters reads: the form, and its fields that are shown and folded."""
-    return {"form": form, "usual_fields": form.usual_fields, "rare_fields": form.rare_fields}
-
-
-def _make_file(request: HttpRequest, scope: Scope, scores: ItemScores, labels: dict[int, str]) -> HttpResponse:
-    response = make_requested_file(request, [make_matrix_table(scope, scores, labels)], scope.experiment.slug)
-    if response is None:
-        raise Http404
-    return response
 
 
 def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
@@ -110,7 +107,9 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
     flags_by_item = group_by_item(list(flags))
     style = CellStyle(scope, page_scores.is_binary, display)
-    matrix_url, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _get_cell_query(request)
+    parameters = [(name, value) for name in CELL_PARAMETERS for value in request.GET.getlist(name) if value]
+    matrix_url = reverse("experiment_matrix", args=[scope.experiment.slug])
+    query = f"?{urlencode(parameters)}" if parameters else ""
     rows = []
     for item, norm in zip(items, norms, strict=True):
         links = [
@@ -148,11 +147,6 @@ def _get_page_url(request: HttpRequest, number: int) -> str:
     query = request.GET.copy()
     query["page"] = str(number)
     return f"?{query.urlencode()}"
-
-
-def _get_cell_query(request: HttpRequest) -> str:
-    parameters = [(name, value) for name in CELL_PARAMETERS for value in request.GET.getlist(name) if value]
-    return f"?{urlencode(parameters)}" if parameters else ""
 
 
 @require_safe

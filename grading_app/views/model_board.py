@@ -105,6 +105,13 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     if file is not None:
         return file
     query = {name: str(value) for name, value in request.GET.items() if value and name in form.fields}
+    figure_view, page_url = "leaderboard_figure", reverse("leaderboard")
+    files: list[dict[str, str]] = [
+        {"label": "PNG", "address": f"{reverse(figure_view, args=['png'])}?{urlencode(query)}"},
+        {"label": "SVG", "address": f"{reverse(figure_view, args=['svg'])}?{urlencode({**query, 'theme': 'light'})}"},
+        {"label": "CSV", "address": f"{page_url}?{urlencode({**query, 'table': 'leaderboard', 'format': 'csv'})}"},
+        {"label": "LaTeX", "address": f"{page_url}?{urlencode({**query, 'table': 'compact', 'format': 'latex'})}"},
+    ]
     context |= {
         "state": state,
         "tasks": tasks,
@@ -117,7 +124,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "has_incomplete": any(row.incomplete for row in rows),
         "has_others": any(row.others for row in rows),
         "here": request.get_full_path(),
-        "files": _list_files(query),
+        "files": files,
     }
     return render(request, "grading_app/model_board.html", context)
 
@@ -164,13 +171,3 @@ def _choose_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow
         return [], sort
     family, group = form.cleaned_data["family"], form.cleaned_data["group"]
     return [row for row in rows if family in ("", row.family) and (not group or group in row.groups)], sort
-
-
-def _list_files(query: dict[str, str]) -> list[dict[str, str]]:
-    figure_view, page_url = "leaderboard_figure", reverse("leaderboard")
-    return [
-        {"label": "PNG", "address": f"{reverse(figure_view, args=['png'])}?{urlencode(query)}"},
-        {"label": "SVG", "address": f"{reverse(figure_view, args=['svg'])}?{urlencode({**query, 'theme': 'light'})}"},
-        {"label": "CSV", "address": f"{page_url}?{urlencode({**query, 'table': 'leaderboard', 'format': 'csv'})}"},
-        {"label": "LaTeX", "address": f"{page_url}?{urlencode({**query, 'table': 'compact', 'format': 'latex'})}"},
-    ]

@@ -144,19 +144,28 @@ def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpRespo
 def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         position, seconds = _read_position(request, assignment)
-        recorded = session.rate(assignment, position=position, value=_read_value(request), seconds=seconds)
+        # A decimal comma is accepted, because phone keyboards have it.
+        text = request.POST.get("rating", "")
+        try:
+            value = float(text[:24].replace(",", "."))
+        except ValueError:
+            raise session.RatingError("Choose a point of the scale.") from None
+        if not math.isfinite(value):
+            raise session.RatingError("Choose a point of the scale.")
+        recorded = session.rate(assignment, position=position, value=value, seconds=seconds)
     except session.RatingError as error:
         messages.error(request, str(error))
     else:
         if not recorded:
-            messages.info(request, _explain_refusal(assignment, position))
+            messages.info(
+                request,
+                (
+                    "You have already rated this one. Here is the next."
+                    if assignment.ratings.filter(position=position).exists()
+                    else "This rating was not saved because it is no longer needed. Your earlier ratings are saved."
+                ),
+            )
     return redirect("rating_item", assignment.queue.name)
-
-
-def _explain_refusal(assignment: RaterAssignment, position: int) -> str:
-    if assignment.ratings.filter(position=position).exists():
-        return "You have already rated this one. Here is the next."
-    return "This rating was not saved because it is no longer needed. Your earlier ratings are saved."
 
 
 @require_POST
@@ -222,18 +231,6 @@ def _read_position(request: HttpRequest, assignment: RaterAssignment) -> tuple[i
     except BadSignature:
         raise session.RatingError("The page was incomplete. Please rate this one again.") from None
     return int(position), time.time() - float(since)
-
-
-def _read_value(request: HttpRequest) -> float:
-    """Return a finite number. A decimal comma is accepted, because phone keyboards have it."""
-    text = request.POST.get("rating", "")
-    try:
-        value = float(text[:24].replace(",", "."))
-    except ValueError:
-        raise session.RatingError("Choose a point of the scale.") from None
-    if not math.isfinite(value):
-        raise session.RatingError("Choose a point of the scale.")
-    return value
 
 
 @require_safe

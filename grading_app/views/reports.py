@@ -17,7 +17,7 @@ from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.publish.report.build import StoredReport, get_report
 from grading_app.publish.report.composition import compose, read_frozen
-from grading_app.publish.report.document import Block, Document, FigureBlock, Paragraph, Section, TableBlock
+from grading_app.publish.report.document import Block, Document, FigureBlock, Paragraph, ReportSection, TableBlock
 from grading_app.publish.report.files import FILE_TYPES, get_file
 from grading_app.publish.report.section_names import PASTED, SECTION_NAMES
 from grading_app.publish.report.typst_process import TypesettingError
@@ -92,7 +92,7 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
     ]
 
 
-def _read_plain_text(section: Section) -> str:
+def _read_plain_text(section: ReportSection) -> str:
     """Return the text of the paragraphs, without links to rows."""
     paragraphs = [block for block in section.blocks if isinstance(block, Paragraph)]
     return "\n\n".join("".join(span.text for span in paragraph.spans).strip() for paragraph in paragraphs)

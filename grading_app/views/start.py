@@ -64,7 +64,11 @@ def start(request: HttpRequest) -> HttpResponse:
     upload = _find_upload(request)
     job = upload.job if upload else None
     if job and job.result:
-        return _finish_import(request, job.result["dataset"])
+        named = job.result["dataset"]
+        if wants_part(request):
+            return HttpResponseClientRefresh()
+        dataset = get_object_or_404(Dataset.objects.visible_to(request.user), slug=named[0], version=named[1])
+        return redirect(f"{reverse('start')}?{urlencode({'dataset': dataset.pk})}#question")
     if upload and job and job.kind == "download" and job.state == "done":
         upload.request_job("preview", {}, leaves_out=True)
         job = upload.job
@@ -117,7 +121,10 @@ def _explain_failure(failure: CallFailure, endpoint: Endpoint, entered: dict[str
 
 def _add_chosen_models(request: HttpRequest) -> HttpResponse:
     """Add the chosen models. The list is fetched again, so that prices never come from the browser."""
-    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=_read_key(request, "endpoint"))
+    text = request.POST.get("endpoint", "")
+    if not text.isdecimal() or len(text) > 18:
+        raise Http404
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=int(text))
     try:
         changes = model_lists.find_changes(endpoint, model_lists.fetch_models(endpoint))
     except CallFailure as failure:
@@ -215,13 +222,6 @@ def _discard(request: HttpRequest) -> HttpResponse:
     if upload := _find_upload(request):
         upload.discard()
     return redirect(f"{reverse('start')}?other=1#data")
-
-
-def _finish_import(request: HttpRequest, named: list[Any]) -> HttpResponse:
-    if wants_part(request):
-        return HttpResponseClientRefresh()
-    dataset = get_object_or_404(Dataset.objects.visible_to(request.user), slug=named[0], version=named[1])
-    return redirect(f"{reverse('start')}?{urlencode({'dataset': dataset.pk})}#question")
 
 
 # The question ---------------------------------------------------------------------------------------------------------
@@ -409,13 +409,6 @@ def _render(
             **(_build_try(request, call, _name_reading(form)) if call else {}),
         }
     return render(request, "grading_app/start.html", context | more)
-
-
-def _read_key(request: HttpRequest, name: str) -> int:
-    text = request.POST.get(name, "")
-    if not text.isdecimal() or len(text) > 18:
-        raise Http404
-    return int(text)
 
 
 ACTIONS: dict[str, Callable[[HttpRequest], HttpResponse]] = {

@@ -78,7 +78,16 @@ def study_import(request: HttpRequest, token: str) -> HttpResponse:
     if job and job.result:
         return HttpResponseClientRefresh() if wants_part(request) else _redirect_to_result(request, job)
     if job is None or job.is_active or job.is_lost or report is None:
-        return _render_progress(request, upload, job)
+        context = {
+            "upload": upload,
+            "job": job,
+            "texts": describe_job(upload, job),
+            "polls": bool(job and job.is_waited_for),
+            "address": reverse("study_import", args=[upload.token]),
+            "other_files": f"{reverse('study_import_new')}?upload={upload.token}",
+        }
+        part = "datasets_app/partials/upload_progress.html"
+        return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
     if wants_part(request):
         return HttpResponseClientRefresh()
     return render(request, "grading_app/study_import.html", {"upload": upload, "report": report})
@@ -96,19 +105,6 @@ def _perform_action(request: HttpRequest, upload: PendingUpload) -> HttpResponse
     elif "import" in request.POST and report and report.is_ok and job and not job.result:
         upload.request_job(IMPORT, upload.about)
     return redirect("study_import", upload.token)
-
-
-def _render_progress(request: HttpRequest, upload: PendingUpload, job: BackgroundJob | None) -> HttpResponse:
-    context = {
-        "upload": upload,
-        "job": job,
-        "texts": describe_job(upload, job),
-        "polls": bool(job and job.is_waited_for),
-        "address": reverse("study_import", args=[upload.token]),
-        "other_files": f"{reverse('study_import_new')}?upload={upload.token}",
-    }
-    part = "datasets_app/partials/upload_progress.html"
-    return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
 
 
 def _redirect_to_result(request: HttpRequest, job: BackgroundJob) -> HttpResponse:

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.results.waves import WaveComparison, get_wave_comparison
+from grading_app.results.waves import get_wave_comparison
 from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
@@ -26,7 +26,22 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {"experiment": experiment, "state": experiment.state, "waves": waves}
     if len(waves) > 1:
         a, b = (_choose_wave(waves, request.GET.get(side, ""), index) for side, index in (("a", 0), ("b", -1)))
-        context |= {"a": a, "b": b, "sides": _list_choices(waves, a, b)}
+        # The address of a wave keeps the other choice.
+        choices = [
+            {
+                "title": title,
+                "choices": [
+                    {
+                        "label": str(wave),
+                        "is_chosen": wave == chosen,
+                        "query": {side: get_wave_name(wave), other_side: get_wave_name(other)},
+                    }
+                    for wave in waves
+                ],
+            }
+            for title, side, chosen, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
+        ]
+        context |= {"a": a, "b": b, "sides": choices}
         context |= _make_comparison_context(experiment, a, b) if a != b else {}
     return render(request, "grading_app/experiment_waves.html", context)
 
@@ -45,51 +60,23 @@ def get_wave_name(wave: Wave) -> str:
     return wave.label or str(wave.number)
 
 
-def _list_choices(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
-    """Return both choices for the page, with an address for each wave that keeps the other choice."""
-    return [
-        {"title": title, "choices": [_make_choice(wave, chosen, side, other, other_side) for wave in waves]}
-        for title, side, chosen, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
-    ]
-
-
-def _make_choice(wave: Wave, chosen: Wave, side: str, other: Wave, other_side: str) -> dict[str, Any]:
-    return {
-        "label": str(wave),
-        "is_chosen": wave == chosen,
-        "query": {side: get_wave_name(wave), other_side: get_wave_name(other)},
-    }
-
-
 def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
     pair = get_wave_comparison(experiment, a, b)
-    return {
-        "pair": pair,
-        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _has_pairs(pair) else None,
-        "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
-        "coverage_notes": _describe_coverage(pair),
-        "few": MAX_EXACT_ITEMS,
-        "few_changed": MIN_CHANGED,
-        "left_out_queues": _list_queues_left_out(experiment),
-        "tested": [line for line in pair.lines if line.adjusted is not None],
-    }
-
-
-def _describe_coverage(pair: WaveComparison) -> list[str]:
-    notes = [
+    coverage_notes = [
         describe_change_coverage(
             (line.change for line in pair.lines if line.change and line.measure.is_share == is_share), is_share=is_share
         )
         for is_share in (True, False)
     ]
-    return [note for note in notes if note]
-
-
-def _list_queues_left_out(experiment: Experiment) -> list[str]:
-    """Return the queues in which people rated answers on dimensions. These ratings are not scores."""
+    # Ratings of answers on dimensions are not scores.
     on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
-    return list(on_dimensions.order_by("name").values_list("name", flat=True).distinct())
-
-
-def _has_pairs(pair: WaveComparison) -> bool:
-    return any(line.change for line in pair.lines)
+    return {
+        "pair": pair,
+        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if any(line.change for line in pair.lines) else None,
+        "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
+        "coverage_notes": [note for note in coverage_notes if note],
+        "few": MAX_EXACT_ITEMS,
+        "few_changed": MIN_CHANGED,
+        "left_out_queues": list(on_dimensions.order_by("name").values_list("name", flat=True).distinct()),
+        "tested": [line for line in pair.lines if line.adjusted is not None],
+    }

@@ -6,8 +6,8 @@ import pytest
 from django.utils.html import strip_tags
 
 from grading_app.models import RatingQueue, Rubric, Snapshot
+from grading_app.raters.grader_rows import make_strength_table
 from grading_app.raters.pairwise_stats import RankedCondition
-from grading_app.raters.verdict_tables import make_strength_table
 from grading_app.rating.queue_results import QuestionResult
 from grading_app.tables.rating import QuestionResultTable
 from grading_app.tables.reports import SnapshotTable

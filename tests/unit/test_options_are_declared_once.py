@@ -19,7 +19,7 @@ PRESENTERS = (
     "runs_app/planning/manifests.py",
     "runs_app/planning/spec_io.py",
     "grading_app/publish/report/build.py",
-    "grading_app/publish/report/sections/run_settings.py",
+    "grading_app/publish/report/sections/appendix.py",
     "templates/runs_app/experiment_form.html",
     "templates/runs_app/experiment_settings.html",
     "templates/runs_app/partials/experiment_facts.html",

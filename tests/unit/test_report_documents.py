@@ -3,8 +3,8 @@
 import pytest
 
 from grading_app.publish.report import pdf
-from grading_app.publish.report.document import Document, FigureBlock, Paragraph, Section, make_table_block
-from grading_app.publish.report.sections.run_settings import describe_stopping_rule
+from grading_app.publish.report.document import Document, FigureBlock, Paragraph, ReportSection, make_table_block
+from grading_app.publish.report.sections.appendix import describe_stopping_rule
 from grading_app.publish.report.words import count_noun, format_moment, format_times, join_words
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment
@@ -35,8 +35,8 @@ def test_counts_and_times_agree_with_their_nouns():
 def test_tables_and_figures_are_numbered_through_all_sections():
     text = Paragraph([])
     document = make_document(
-        Section("a", "A", [make_table_block(TABLE), text, make_figure("one")]),
-        Section("b", "B", [make_figure("two"), make_table_block(TABLE)]),
+        ReportSection("a", "A", [make_table_block(TABLE), text, make_figure("one")]),
+        ReportSection("b", "B", [make_figure("two"), make_table_block(TABLE)]),
     )
     labels = [[label for label, _ in labelled] for _, labelled in document.label_sections()]
     assert labels == [["Table 1", "", "Figure 1"], ["Figure 2", "Table 2"]]

@@ -13,12 +13,11 @@ from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.models import Grader, Rubric
-from grading_app.study_import.design_writer import create_draft
 from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.upload_reader import is_snapshot
-from grading_app.study_import.writer import write_study
+from grading_app.study_import.writer import create_draft, write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Prompt
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from grading_app.models import Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import STUDY
-from grading_app.publish.export.study_rows import BY_MODEL, GRADERS, ITEMS, OF_E, PANELS, TABLES, StudyTable
+from grading_app.publish.export.study_rows import BY_MODEL, GRADERS, ITEMS, OF_E, PANELS, TABLES, StudyTable, select
 from runs_app.models import Dimension, Endpoint, Experiment, ItemText, LanguageModel, Prompt, Sampler, TextSet
 
 DATASET, DESIGN, ANALYSIS = "dataset", "design", "analysis"
@@ -23,24 +23,24 @@ DATASET_TABLES = tuple(BY_MODEL[model] for model in (Asset, Dataset, Item, Norm,
 
 def _select_axis(axis: str, column: str) -> str:
     """Return SQL for the ids that the design itself names; conditions of judges may name others."""
-    return f"SELECT {column} FROM runs_app_experiment_{axis} WHERE {OF_E}"
+    return select(column, getattr(Experiment, axis).through, OF_E)
 
 
 # The graders that the design names, and those that graded its answers, alone or in a panel.
-DESIGN_GRADERS = f"""(SELECT id FROM grading_app_grader WHERE id IN {GRADERS} OR name IN (
-    SELECT jsonb_array_elements_text(graders) FROM runs_app_experiment WHERE id = %(experiment)s))"""
+NAMED_GRADERS = select("jsonb_array_elements_text(graders)", Experiment, "id = %(experiment)s")
+DESIGN_GRADERS = f"({select('id', Grader, f'id IN {GRADERS} OR name IN ({NAMED_GRADERS})')})"
 # The panels that graded its answers, and those with no other members than its graders.
 DESIGN_PANELS = f"""(SELECT id FROM grading_app_panel p WHERE id IN {PANELS} OR (
     EXISTS (SELECT FROM grading_app_panel_graders g WHERE g.panel_id = p.id) AND NOT EXISTS (
         SELECT FROM grading_app_panel_graders g WHERE g.panel_id = p.id AND g.grader_id NOT IN {DESIGN_GRADERS})))"""
-QUEUES = f"(SELECT id FROM grading_app_ratingqueue WHERE {OF_E})"
+QUEUES = f"({select('id', RatingQueue, OF_E)})"
 # A condition of the stage "rubric" wrote item rubrics: its model and sampler, and the template with the same turns.
 RUBRIC_CONDITIONS = f"runs_app_condition c WHERE c.{OF_E} AND c.stage = 'rubric'"
 MODELS = f"""({_select_axis("language_models", "languagemodel_id")}
-    UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {DESIGN_GRADERS}
+    UNION {select("language_model_id", Grader, f"id IN {DESIGN_GRADERS}")}
     UNION SELECT c.model_id FROM {RUBRIC_CONDITIONS})"""
-TEXT_SETS = f"""(SELECT text_set_id FROM grading_app_grader WHERE id IN {DESIGN_GRADERS}
-    UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})"""
+TEXT_SETS = f"""({select("text_set_id", Grader, f"id IN {DESIGN_GRADERS}")}
+    UNION {select("text_set_id", RatingQueue, f"id IN {QUEUES}")})"""
 # A design was never run: what it cost, and the draws that its models came from, stay at home.
 DRAFT = {
     "sharing": "private", "status": "draft", "imported_from": "", "spent_usd": 0, "reserved_usd": 0, "draws": {},
@@ -48,19 +48,19 @@ DRAFT = {
 }  # fmt: skip
 DESIGN_TABLES = (
     *DATASET_TABLES,
-    replace(BY_MODEL[Endpoint], where=f"t.id IN (SELECT endpoint_id FROM runs_app_languagemodel WHERE id IN {MODELS})"),
+    replace(BY_MODEL[Endpoint], where=f"t.id IN ({select('endpoint_id', LanguageModel, f'id IN {MODELS}')})"),
     replace(BY_MODEL[LanguageModel], where=f"t.id IN {MODELS}"),
     replace(BY_MODEL[Prompt], where=f"t.id IN ({_select_axis('prompts', 'prompt_id')})"),
     replace(
         BY_MODEL[Sampler],
         where=f"""t.id IN ({_select_axis("samplers", "sampler_id")}
-            UNION SELECT sampler_id FROM grading_app_grader WHERE id IN {DESIGN_GRADERS}
+            UNION {select("sampler_id", Grader, f"id IN {DESIGN_GRADERS}")}
             UNION SELECT c.sampler_id FROM {RUBRIC_CONDITIONS})""",
     ),
     replace(
         BY_MODEL[Dimension],
         where=f"""t.id IN ({_select_axis("dimensions", "dimension_id")}
-            UNION SELECT dimension_id FROM grading_app_ratingqueue_dimensions WHERE ratingqueue_id IN {QUEUES})""",
+            UNION {select("dimension_id", RatingQueue.dimensions.through, f"ratingqueue_id IN {QUEUES}")})""",
     ),
     replace(BY_MODEL[Experiment], local=DRAFT),
     *(BY_MODEL[getattr(Experiment, axis).through] for axis in ("language_models", "prompts", "samplers", "dimensions")),
@@ -75,8 +75,8 @@ DESIGN_TABLES = (
     ),
     replace(
         BY_MODEL[Rubric],
-        where=f"""t.id IN (SELECT rubric_id FROM grading_app_grader WHERE id IN {DESIGN_GRADERS}
-            UNION SELECT rubric_id FROM grading_app_ratingqueue WHERE id IN {QUEUES}
+        where=f"""t.id IN ({select("rubric_id", Grader, f"id IN {DESIGN_GRADERS}")}
+            UNION {select("rubric_id", RatingQueue, f"id IN {QUEUES}")}
             UNION SELECT w.id FROM grading_app_rubric w WHERE w.kind = 'writer' AND w.messages IN (
                 SELECT c.content #> '{{prompt,messages}}' FROM {RUBRIC_CONDITIONS}))""",
     ),

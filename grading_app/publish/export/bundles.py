@@ -87,7 +87,25 @@ def _build_analysis_parts(data: AnalysisData) -> Iterator[tuple[str, bytes]]:
     """Yield the scope, the scores of items that the tables rest on, and each table as CSV and as JSON."""
     yield f"{FOLDER}scope.json", json_part(describe_scope(data))
     tables = [table for section in build_section_tables(data).values() for table in section]
-    for table in (_build_item_scores(data), *tables):
+    # A row for each item and condition with a score.
+    scores, names = data.scores, dict(data.scope.experiment.conditions.values_list("pk", "condition_id"))
+    columns = [
+        ResultColumn("item_key", "Item"), ResultColumn("category", "Category"), ResultColumn("condition", "Condition"),
+        ResultColumn("n", "n", "count"), ResultColumn("missing", "Missing", "count"),
+        ResultColumn("mean", "Mean", "number"), ResultColumn("within", "Sum of squared deviations", "number"),
+    ]  # fmt: skip
+    rows = [
+        {
+            "item_key": key, "category": data.categories[row], "condition": names[condition],
+            "n": int(scores.n[row, column]), "missing": int(scores.missing[row, column]),
+            "mean": float(scores.mean[row, column]) if scores.n[row, column] else None,
+            "within": float(scores.within[row, column]),
+        }
+        for row, key in enumerate(data.keys)
+        for column, condition in enumerate(data.conditions)
+        if scores.n[row, column] or scores.missing[row, column]
+    ]  # fmt: skip
+    for table in (ResultTable("item_scores", "Scores of items", tuple(columns), rows), *tables):
         for file_format in ("csv", "json"):
             yield f"{FOLDER}{table.name}.{file_format}", table.render(file_format).encode()
 
@@ -108,25 +126,3 @@ def describe_scope(data: AnalysisData) -> dict[str, Any]:
         "baseline": names[scope.baseline] if scope.baseline else None,
         "margin": scope.margin,
     }
-
-
-def _build_item_scores(data: AnalysisData) -> ResultTable:
-    """Return a row for each item and condition with a score: number, missing, mean and sum of squared deviations."""
-    scores, names = data.scores, dict(data.scope.experiment.conditions.values_list("pk", "condition_id"))
-    columns = [
-        ResultColumn("item_key", "Item"), ResultColumn("category", "Category"), ResultColumn("condition", "Condition"),
-        ResultColumn("n", "n", "count"), ResultColumn("missing", "Missing", "count"),
-        ResultColumn("mean", "Mean", "number"), ResultColumn("within", "Sum of squared deviations", "number"),
-    ]  # fmt: skip
-    rows = [
-        {
-            "item_key": key, "category": data.categories[row], "condition": names[condition],
-            "n": int(scores.n[row, column]), "missing": int(scores.missing[row, column]),
-            "mean": float(scores.mean[row, column]) if scores.n[row, column] else None,
-            "within": float(scores.within[row, column]),
-        }
-        for row, key in enumerate(data.keys)
-        for column, condition in enumerate(data.conditions)
-        if scores.n[row, column] or scores.missing[row, column]
-    ]  # fmt: skip
-    return ResultTable("item_scores", "Scores of items", tuple(columns), rows)

@@ -6,7 +6,7 @@ It is for work that uses more memory or time than a web process should.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.conf import settings
 from django.db import connection
@@ -14,6 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
+from grading_app.publish.export.file_formats import Extract
+from runs_app.models import Experiment
 
 PIECE = 256 * 2**10
 
@@ -58,3 +60,13 @@ def _build_environment() -> dict[str, str]:
         EVALSITE_DATA_DIR=str(settings.DATA_DIR),
         DATABASE_URL=make_conninfo(**{**database["OPTIONS"], **parts}),
     )
+
+
+def parquet_from_process(experiment: Experiment, table: str, filters: Mapping[str, str]) -> Iterator[bytes]:
+    """Return the chunks of an export in Parquet, as `export_chunks` does.
+
+    Raise ExportError at once for a table or filter that does not exist. If the reader leaves early, the process ends.
+    """
+    Extract.of(experiment, table, filters)
+    conditions = [f"--filter={name}={value}" for name, value in filters.items()]
+    return stream_command(["export", experiment.slug, f"--table={table}", "--format=parquet", "--out=-", *conditions])

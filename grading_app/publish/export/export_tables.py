@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grading_app.publish.export.columns import Column, columns
-from grading_app.publish.export.design_columns import CELLS, DESIGN_CELL, DESIGN_JOINS, ITS_ITEM
+from grading_app.publish.export.columns import CELLS, DESIGN_CELL, DESIGN_JOINS, ITS_ITEM, Column, columns
 
 
 @dataclass(frozen=True, slots=True)

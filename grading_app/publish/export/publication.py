@@ -28,8 +28,7 @@ import evalsite
 from evalsite.lib.checksummed_zip import ArchiveWriter
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import AnswerScore
-from grading_app.publish.export.codebook import CODEBOOK
-from grading_app.publish.export.columns import Column
+from grading_app.publish.export.columns import CODEBOOK, Column
 from grading_app.publish.export.export_tables import TABLES
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.result_facts import CONFIDENCE, NUMBERS
@@ -113,7 +112,20 @@ def write_publication(experiment: Experiment, out: BinaryIO, *, hub_id: str = ""
     writer, facts = ArchiveWriter(out), _build_facts(experiment)
     for table in CODEBOOK:
         writer.add(f"data/{table}.csv", export_chunks(experiment, table, "csv"))
-    results = _list_results(experiment)
+    frames = load_frames(experiment)
+    results = [
+        {
+            "measure": found.measure.label,
+            "key": found.measure.key,
+            "scores_of": found.measure,
+            "is_share": found.measure.is_share,
+            "condition": key,
+            **{name: getattr(found.conditions[key], name) for name in NUMBERS},
+        }
+        for found in frames.scores
+        for key in frames.labels
+        if key in found.conditions
+    ]
     names = {"family-names": facts["family"], "given-names": facts["given"]}
     citation: dict[str, Any] = {
         "cff-version": "1.2.0",
@@ -175,24 +187,6 @@ def _list_conditions(experiment: Experiment) -> list[Condition]:
 def _build_plan(experiment: Experiment) -> dict[str, bytes]:
     plan = Preregistration.objects.select_related("experiment").filter(experiment=experiment).first()
     return {} if plan is None else {"preregistration.md": plan.to_markdown().encode()}
-
-
-def _list_results(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the numbers of the results page, each with the key of its condition."""
-    frames = load_frames(experiment)
-    return [
-        {
-            "measure": found.measure.label,
-            "key": found.measure.key,
-            "scores_of": found.measure,
-            "is_share": found.measure.is_share,
-            "condition": key,
-            **{name: getattr(found.conditions[key], name) for name in NUMBERS},
-        }
-        for found in frames.scores
-        for key in frames.labels
-        if key in found.conditions
-    ]
 
 
 def _iterate_columns(table: str) -> Iterator[tuple[Column, str]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading_app.results.frames import Frames, load_frames
+from grading_app.results.frames import load_frames
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Experiment
 
 CONFIDENCE = 0.95
 TOO_FEW = "too few items"
+NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
 
 
 def build_result_facts(experiment: Experiment) -> dict[str, Any]:
@@ -29,13 +30,6 @@ def build_result_facts(experiment: Experiment) -> dict[str, Any]:
         }
         for line in frames.lines
     ]
-    return {"confidence": CONFIDENCE, "scores": scores, "norms": _list_norm_correlations(frames)}
-
-
-NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
-
-
-def _list_norm_correlations(frames: Frames) -> list[dict[str, Any]]:
     pairs: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for pair in frames.norm_pairs:
         pairs.setdefault((pair.condition, pair.dimension), []).append((pair.model_mean, pair.human_mean))
@@ -57,4 +51,4 @@ def _list_norm_correlations(frames: Frames) -> list[dict[str, Any]]:
                 "reason": "" if has_ends else TOO_FEW if len(means) < 4 else "no variance",
             }
         )
-    return facts
+    return {"confidence": CONFIDENCE, "scores": scores, "norms": facts}

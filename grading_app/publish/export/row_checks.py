@@ -1,7 +1,7 @@
 """The check of the rows of a snapshot against the columns of their tables, before a database sees them. Pure.
 
 A snapshot verifies if its checksums match, whoever wrote it. So each value is checked as well: its type, its range, its
-length and, for JSON, its shape. `row_rules.py` derives the rules from the models.
+length and, for JSON, its shape. `study_rows.build_rules` derives the rules from the models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_KEY = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ColumnRule:
     """The rule of one column. kind: a key of CHECKS. low, high: of a number. length: of a text; 0 is no limit."""
 
     kind: str
@@ -39,7 +39,22 @@ class Rule:
     choices: tuple[str, ...] = ()
 
 
-Rules = Mapping[str, Mapping[str, Rule]]  # By table, then by column.
+Check = Callable[[Any, ColumnRule], str]
+CHECKS: dict[str, Check] = {}
+"""The check of each kind of value. It returns why a value is wrong, or ""."""
+
+
+def check(kind: str) -> Callable[[Check], Check]:
+    """Return a decorator that makes a function the check of this kind."""
+
+    def register(function: Check) -> Check:
+        CHECKS[kind] = function
+        return function
+
+    return register
+
+
+Rules = Mapping[str, Mapping[str, ColumnRule]]  # By table, then by column.
 
 
 class RowError(ValueError):
@@ -48,8 +63,12 @@ class RowError(ValueError):
 
 def read_row(line: bytes) -> dict[str, Any]:
     """Parse one line. Raise RowError if it is not a JSON object with finite numbers."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not a number of JSON")
+
     try:
-        row = json.loads(line, parse_constant=_refuse_constant)
+        row = json.loads(line, parse_constant=refuse)
     except RecursionError:
         raise RowError(f"it is nested deeper than {MAX_LEVELS} brackets") from None
     except ValueError as error:
@@ -59,7 +78,7 @@ def read_row(line: bytes) -> dict[str, Any]:
     return row
 
 
-def check_row(row: Mapping[str, Any], table: str, rules: Mapping[str, Rule]) -> None:
+def check_row(row: Mapping[str, Any], table: str, rules: Mapping[str, ColumnRule]) -> None:
     """Raise RowError for the first value that its column may not hold. A column that is missing has its default."""
     for name, rule in rules.items():
         if name not in row:
@@ -75,23 +94,21 @@ def check_row(row: Mapping[str, Any], table: str, rules: Mapping[str, Rule]) -> 
         raise RowError(f"it {problem}")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
-def _check_integer(value: Any, rule: Rule) -> str:
+@check("integer")
+def check_integer(value: Any, rule: ColumnRule) -> str:
     if type(value) is not int:
         return f"is {_show(value)}, not a whole number"
     return _check_range(value, rule)
 
 
-def _check_number(value: Any, rule: Rule) -> str:
+@check("number")
+def check_number(value: Any, rule: ColumnRule) -> str:
     if type(value) not in (int, float) or not math.isfinite(value):
         return f"is {_show(value)}, not a number"
     return _check_range(value, rule)
 
 
-def _check_range(value: float, rule: Rule) -> str:
+def _check_range(value: float, rule: ColumnRule) -> str:
     if (rule.low is None or value >= rule.low) and (rule.high is None or value <= rule.high):
         return ""
     if rule.high is None:
@@ -99,11 +116,13 @@ def _check_range(value: float, rule: Rule) -> str:
     return f"is {_show(value)}, not between {rule.low:,} and {rule.high:,}"
 
 
-def _check_boolean(value: Any, rule: Rule) -> str:
+@check("boolean")
+def check_boolean(value: Any, rule: ColumnRule) -> str:
     return "" if isinstance(value, bool) else f"is {_show(value)}, not true or false"
 
 
-def _check_text(value: Any, rule: Rule) -> str:
+@check("text")
+def check_text(value: Any, rule: ColumnRule) -> str:
     if not isinstance(value, str):
         return f"is {_show(value)}, not a text"
     if rule.length and len(value) > rule.length:
@@ -113,7 +132,8 @@ def _check_text(value: Any, rule: Rule) -> str:
     return describe_unstorable(value)
 
 
-def _check_time(value: Any, rule: Rule) -> str:
+@check("time")
+def check_time(value: Any, rule: ColumnRule) -> str:
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -127,7 +147,8 @@ def _check_time(value: Any, rule: Rule) -> str:
     return "" if is_shown else f"is {_show(value)}, not between 1970 and 9998"
 
 
-def _check_date(value: Any, rule: Rule) -> str:
+@check("date")
+def check_date(value: Any, rule: ColumnRule) -> str:
     try:
         day = date.fromisoformat(value) if DATE.match(value) else None
     except (TypeError, ValueError):
@@ -137,25 +158,30 @@ def _check_date(value: Any, rule: Rule) -> str:
     return ""
 
 
-def _check_uuid(value: Any, rule: Rule) -> str:
+@check("uuid")
+def check_uuid(value: Any, rule: ColumnRule) -> str:
     return "" if isinstance(value, str) and UUID.match(value) else f"is {_show(value)}, not a UUID"
 
 
-def _check_hash(value: Any, rule: Rule) -> str:
+@check("hash")
+def check_hash(value: Any, rule: ColumnRule) -> str:
     return "" if isinstance(value, str) and HASH.match(value) else f"is {_show(value)}, not a SHA-256"
 
 
-def _check_key(value: Any, rule: Rule) -> str:
+@check("key")
+def check_key(value: Any, rule: ColumnRule) -> str:
     return "" if type(value) is int and 0 < value <= LARGEST_KEY else f"is {_show(value)}, not the number of a row"
 
 
-def _check_keys(value: Any, rule: Rule) -> str:
+@check("keys")
+def check_keys(value: Any, rule: ColumnRule) -> str:
     if not isinstance(value, list):
         return f"is {_show(value)}, not a list of rows"
-    return next(filter(None, (_check_key(key, rule) for key in value)), "")
+    return next(filter(None, (check_key(key, rule) for key in value)), "")
 
 
-def _check_json(value: Any, rule: Rule) -> str:
+@check("json")
+def check_json(value: Any, rule: ColumnRule) -> str:
     level = [value]
     for _ in range(MAX_LEVELS):
         level = [
@@ -167,13 +193,6 @@ def _check_json(value: Any, rule: Rule) -> str:
         if not level:
             return describe_unstorable(value)
     return f"is nested deeper than {MAX_LEVELS} brackets"
-
-
-CHECKS: Mapping[str, Callable[[Any, Rule], str]] = {
-    "integer": _check_integer, "number": _check_number, "boolean": _check_boolean, "text": _check_text,
-    "time": _check_time, "date": _check_date, "uuid": _check_uuid, "hash": _check_hash, "key": _check_key,
-    "keys": _check_keys, "json": _check_json,
-}  # fmt: skip
 
 
 def _describe_shape(value: Any, column: str) -> str:

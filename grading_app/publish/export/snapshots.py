@@ -53,24 +53,6 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
-    return _record_snapshot(experiment, digest, counts, label=label, reason=reason, by=by)
-
-
-def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
-    """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
-    refuse_while_live(experiment)
-    return _write_archive(experiment, _build_facts(experiment, "", "", by), out)[0]
-
-
-def refuse_while_live(experiment: Experiment) -> None:
-    """Raise SnapshotError while any run of the experiment is live."""
-    if any(run.is_live for run in experiment.runs.all()):
-        raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
-
-
-def _record_snapshot(
-    experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
-) -> Snapshot:
     size = (Snapshot.folder() / f"{digest}.zip").stat().st_size
     with transaction.atomic():
         snapshot = Snapshot.objects.create(
@@ -85,6 +67,18 @@ def _record_snapshot(
         )
         record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, aspect="snapshot")
     return snapshot
+
+
+def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
+    """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
+    refuse_while_live(experiment)
+    return _write_archive(experiment, _build_facts(experiment, "", "", by), out)[0]
+
+
+def refuse_while_live(experiment: Experiment) -> None:
+    """Raise SnapshotError while any run of the experiment is live."""
+    if any(run.is_live for run in experiment.runs.all()):
+        raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
 
 def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:

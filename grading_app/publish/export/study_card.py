@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Tree = Mapping[str, Any]
+
+
+Part = Callable[[Tree, Tree], Iterator[str]]
+PARTS: list[Part] = []
+"""The parts of the card in their order. Each takes the facts and the counts of `study_card`, and yields its texts."""
+
+
+def part(write: Part) -> Part:
+    PARTS.append(write)
+    return write
 
 
 def study_card(facts: Tree, counts: Tree) -> str:
@@ -13,22 +23,11 @@ def study_card(facts: Tree, counts: Tree) -> str:
 
     facts: about the site when the snapshot was made. counts: from the snapshot's tables (`card_counts.Counts`).
     """
-    parts = (
-        _write_head,
-        _write_items,
-        _write_conditions,
-        _write_counts,
-        _write_results,
-        _write_errors,
-        _write_costs,
-        _write_ratings,
-        _write_grades,
-        _write_software,
-    )
-    return "\n\n".join(text for part in parts for text in part(facts, counts)) + "\n"
+    return "\n\n".join(text for write in PARTS for text in write(facts, counts)) + "\n"
 
 
-def _write_head(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_head(facts: Tree, counts: Tree) -> Iterator[str]:
     snapshot = facts["snapshot"]
     yield f"# {_escape_markup(facts['title'] or facts['experiment'])}"
     label = f" `{_escape_markup(snapshot['label'])}`" if snapshot["label"] else ""
@@ -39,7 +38,8 @@ def _write_head(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("what", "first", "last"), [(name, *spans[name]) for name in sorted(spans)])
 
 
-def _write_items(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_items(facts: Tree, counts: Tree) -> Iterator[str]:
     dataset = facts["dataset"]
     yield "## The items"
     yield _format_table(
@@ -51,7 +51,8 @@ def _write_items(facts: Tree, counts: Tree) -> Iterator[str]:
         yield _format_table(("excluded because", "items"), exclusions.items())
 
 
-def _write_conditions(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_conditions(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## What was asked of whom"
     yield f"{facts['samples']} repetitions of each cell. What was asked is in `conditions/` and `design.yaml`."
     yield _format_table(
@@ -63,7 +64,8 @@ def _write_conditions(facts: Tree, counts: Tree) -> Iterator[str]:
     )
 
 
-def _write_counts(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_counts(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## How many"
     yield _format_table(("table", "rows"), counts["rows"].items())
     kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
@@ -75,7 +77,8 @@ def _write_counts(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("condition", "wave", *kinds), rows)
 
 
-def _write_results(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_results(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Results"
     results = facts["results"]
     if not results["scores"]:
@@ -110,7 +113,8 @@ def _format_interval(row: Tree) -> str:
     return "-" if row["low"] is None else f"{_format_number(row['low'])} to {_format_number(row['high'])}"
 
 
-def _write_errors(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_errors(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Errors"
     yield _format_table(("trials that failed, by class", "trials"), counts.get("failed", {}).items())
     yield _format_table(("calls with an error, by class", "calls"), counts.get("errors of calls", {}).items())
@@ -119,7 +123,8 @@ def _write_errors(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("stage", "outcome", "calls"), rows)
 
 
-def _write_costs(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_costs(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Costs"
     yield _format_table(
         ("stage", "model", "calls", "of unknown cost", "paid, US dollars"),
@@ -131,7 +136,8 @@ def _write_costs(facts: Tree, counts: Tree) -> Iterator[str]:
     )
 
 
-def _write_ratings(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_ratings(facts: Tree, counts: Tree) -> Iterator[str]:
     """Yield the counts of ratings, if the study has any."""
     by_models, by_people = counts.get("ratings", {}), counts.get("people", {})
     if by_models or by_people:
@@ -151,7 +157,8 @@ def _list_leaves(tree: Tree) -> list[tuple[str, ...]]:
     ]
 
 
-def _write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
     if not counts.get("gradings") and (counts.get("ratings") or counts.get("people")):
         return  # In a rating study the ratings are the scores: nobody grades them.
     yield "## Grades"
@@ -160,7 +167,8 @@ def _write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
     yield f"How far those who graded agree: {facts['agreement']} on the site, or computed from `tables/gradings.jsonl`."
 
 
-def _write_software(facts: Tree, counts: Tree) -> Iterator[str]:
+@part
+def write_software(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Software"
     site = facts["evalsite"]
     versions = {"evalsite": site["version"], "commit of evalsite": site["commit"] or "not known"}

@@ -4,20 +4,20 @@ Keys are numbered from 1 in the order of the rows, names are in a file of their 
 that imported a study writes the same rows again: their digest identifies the content of the study.
 """
 
-# ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
-
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
+from evalsite.lib.range_constraints import find_range
 from grading_app.models import (
     Adjudication,
     GradeCondition,
@@ -32,6 +32,7 @@ from grading_app.models import (
     Rubric,
     SupersededVerdict,
 )
+from grading_app.publish.export.row_checks import ColumnRule
 from grading_app.publish.export.snapshot_check import ROWS
 from runs_app.models import (
     Annotation,
@@ -56,26 +57,42 @@ from runs_app.models import (
     Worker,
 )
 
+# ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
+
+
 KEYS = "snapshot_keys_"  # The prefix of temporary tables: (id, n) of each exported table.
 
 OF_E = "experiment_id = %(experiment)s"
-CONDITIONS = f"(SELECT id FROM runs_app_condition WHERE {OF_E})"
-RUNS = f"(SELECT id FROM runs_app_run WHERE {OF_E})"
-RULES = f"(SELECT id FROM grading_app_gradecondition WHERE {OF_E})"
+
+
+def select(column: str, model: Any, where: str) -> str:
+    """Return SQL for a column of the rows of a model."""
+    return f"SELECT {column} FROM {model._meta.db_table} WHERE {where}"
+
+
+RUNS = f"({select('id', Run, OF_E)})"
+RULES = f"({select('id', GradeCondition, OF_E)})"
 # Nothing was rated in a queue that is a draft. It may still change, and so may its rubric.
-QUEUES = f"(SELECT id FROM grading_app_ratingqueue WHERE {OF_E} AND status <> 'draft')"
-PREFLIGHTS = f"(SELECT id FROM runs_app_preflight WHERE {OF_E} AND finished_at IS NOT NULL)"
-SEATS = f"(SELECT id FROM grading_app_raterassignment WHERE queue_id IN {QUEUES})"
-PANELS = f"(SELECT panel_id FROM grading_app_gradecondition WHERE {OF_E})"
-GRADERS = f"""(SELECT grader_id FROM grading_app_gradecondition WHERE {OF_E}
-    UNION SELECT grader_id FROM grading_app_panel_graders WHERE panel_id IN {PANELS})"""
-ITEMS = "(SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s)"
+QUEUES = f"({select('id', RatingQueue, OF_E)} AND status <> 'draft')"
+PREFLIGHTS = f"({select('id', Preflight, OF_E)} AND finished_at IS NOT NULL)"
+SEATS = f"({select('id', RaterAssignment, f'queue_id IN {QUEUES}')})"
+PANELS = f"({select('panel_id', GradeCondition, OF_E)})"
+GRADERS = f"""({select("grader_id", GradeCondition, OF_E)}
+    UNION {select("grader_id", Panel.graders.through, f"panel_id IN {PANELS}")})"""
+ITEMS = f"({select('id', Item, 'dataset_id = %(dataset)s')})"
+TEXT_SETS = f"""({select("text_set_id", Grader, f"id IN {GRADERS}")}
+    UNION {select("text_set_id", RatingQueue, f"id IN {QUEUES}")})"""
 
 
-def _build_axis_sql(axis: str, column: str) -> str:
+def _select_axis(axis: str, column: str) -> str:
     """Return SQL for the ids that the experiment or its conditions refer to."""
-    return f"""SELECT {column} FROM runs_app_experiment_{axis} WHERE {OF_E}
-        UNION SELECT {column.removeprefix("language")} FROM runs_app_condition WHERE {OF_E}"""
+    return f"""{select(column, getattr(Experiment, axis).through, OF_E)}
+        UNION {select(column.removeprefix("language"), Condition, OF_E)}"""
+
+
+MODELS = f"""({_select_axis("language_models", "languagemodel_id")}
+    UNION {select("model_id", Preflight, f"id IN {PREFLIGHTS}")}
+    UNION {select("language_model_id", Grader, f"id IN {GRADERS}")})"""
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,7 @@ def _get_through_model(row: Any) -> type[models.Model]:
 TABLES: tuple[StudyTable, ...] = (
     StudyTable(
         Asset,
-        "t.sha256 IN (SELECT image_id FROM datasets_app_item WHERE dataset_id = %(dataset)s)",
+        f"t.sha256 IN ({select('image_id', Item, 'dataset_id = %(dataset)s')})",
         only=frozenset({"format", "width", "height"}),
     ),
     StudyTable(Dataset, "t.id = %(dataset)s", "slug", {"approved_at": None, "parent_id": None}),
@@ -141,34 +158,29 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(ParametricSpace, "t.dataset_id = %(dataset)s"),
     StudyTable(
         Endpoint,
-        f"""t.id IN (SELECT m.endpoint_id FROM runs_app_languagemodel m WHERE m.id IN (
-            {_build_axis_sql("language_models", "languagemodel_id")}
-            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
-            UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS}))""",
+        f"t.id IN ({select('endpoint_id', LanguageModel, f'id IN {MODELS}')})",
         "name",
         {"is_active": False, "base_url": "https://imported.invalid/v1"},
         frozenset({"provider", "is_free"}),
     ),
     StudyTable(
         LanguageModel,
-        f"""t.id IN ({_build_axis_sql("language_models", "languagemodel_id")}
-            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
-            UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS})""",
+        f"t.id IN {MODELS}",
         "name",
         {"is_active": False, "stalls": 0, "route_changed_at": None},
     ),
-    StudyTable(Prompt, f"t.id IN ({_build_axis_sql('prompts', 'prompt_id')})", "name", VERSIONED),
+    StudyTable(Prompt, f"t.id IN ({_select_axis('prompts', 'prompt_id')})", "name", VERSIONED),
     StudyTable(
         Sampler,
-        f"""t.id IN ({_build_axis_sql("samplers", "sampler_id")}
-            UNION SELECT sampler_id FROM grading_app_grader WHERE id IN {GRADERS})""",
+        f"""t.id IN ({_select_axis("samplers", "sampler_id")}
+            UNION {select("sampler_id", Grader, f"id IN {GRADERS}")})""",
         "name",
         VERSIONED,
     ),
     StudyTable(
         Dimension,
-        f"""t.id IN (SELECT dimension_id FROM runs_app_experiment_dimensions WHERE {OF_E}
-            UNION SELECT dimension_id FROM grading_app_ratingqueue_dimensions WHERE ratingqueue_id IN {QUEUES})""",
+        f"""t.id IN ({select("dimension_id", Experiment.dimensions.through, OF_E)}
+            UNION {select("dimension_id", RatingQueue.dimensions.through, f"ratingqueue_id IN {QUEUES}")})""",
         "name",
         VERSIONED,
     ),
@@ -214,22 +226,19 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Point, f"t.run_id IN {RUNS}"),
     StudyTable(
         TextSet,
-        f"""t.dataset_id = %(dataset)s AND t.id IN (
-            SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
+        f"t.dataset_id = %(dataset)s AND t.id IN {TEXT_SETS}",
         "name",
         VERSIONED,
     ),
     StudyTable(
         ItemText,
-        f"""t.text_set_id IN (SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES}) AND t.item_id IN {ITEMS}""",
+        f"t.text_set_id IN {TEXT_SETS} AND t.item_id IN {ITEMS}",
     ),
     StudyTable(
         Rubric,
-        f"""t.id IN (SELECT rubric_id FROM grading_app_gradecondition WHERE {OF_E}
-            UNION SELECT rubric_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT rubric_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
+        f"""t.id IN ({select("rubric_id", GradeCondition, OF_E)}
+            UNION {select("rubric_id", Grader, f"id IN {GRADERS}")}
+            UNION {select("rubric_id", RatingQueue, f"id IN {QUEUES}")})""",
         "name",
         VERSIONED,
     ),
@@ -360,7 +369,7 @@ class StudyRowReader:
 
     def list_images(self) -> Iterator[Asset]:
         where = BY_MODEL[Asset].where.replace("t.sha256", "sha256")
-        yield from Asset.objects.raw(f"SELECT * FROM datasets_app_asset WHERE {where} ORDER BY sha256", self._params)
+        yield from Asset.objects.raw(f"{select('*', Asset, where)} ORDER BY sha256", self._params)
 
     def _count(self, part: StudyTable) -> int:
         with connection.cursor() as cursor:
@@ -371,3 +380,54 @@ class StudyRowReader:
     def _drop(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {', '.join(KEYS + part.table for part in TABLES)}")
+
+
+# In the order of their base classes.
+KINDS: tuple[tuple[type[models.Field[Any, Any]], str], ...] = (
+    (models.JSONField, "json"),
+    (ArrayField, "keys"),
+    (models.BooleanField, "boolean"),
+    (models.IntegerField, "integer"),
+    (models.FloatField, "number"),
+    (models.DecimalField, "number"),
+    (models.DateTimeField, "time"),
+    (models.DateField, "date"),
+    (models.UUIDField, "uuid"),
+    (models.CharField, "text"),
+    (models.TextField, "text"),
+)
+SMALL, INTEGER, BIG = 2**15 - 1, 2**31 - 1, 2**63 - 1
+
+
+def build_rules() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the rules by table and column, as JSON that a process without models can read."""
+    return {
+        part.table: {column.attname: asdict(build_rule(part, column)) for column in part.list_columns()}
+        for part in TABLES
+    }
+
+
+def build_rule(part: StudyTable, column: models.Field[Any, Any]) -> ColumnRule:
+    if column.related_model is Asset or (part.model is Asset and column.primary_key):
+        return ColumnRule("hash", column.null)
+    if column.primary_key or column.is_relation:
+        return ColumnRule("key", column.null)
+    kind = next(kind for cls, kind in KINDS if isinstance(column, cls))
+    low, high = (None, None)
+    if kind in ("integer", "number"):
+        low, high = find_range(part.model, column)
+    if kind == "integer":
+        limit = SMALL if isinstance(column, models.SmallIntegerField) else INTEGER
+        limit = BIG if isinstance(column, models.BigIntegerField) else limit
+        low, high = (-limit if low is None else low), (limit if high is None else min(high, limit))
+    choices = tuple(str(value) for value, _ in column.flatchoices)
+    if column.attname == "status" and part.model in ARRIVAL:
+        choices = ("draft", ARRIVAL[part.model])
+    return ColumnRule(
+        kind,
+        column.null,
+        None if low is None else float(low) if kind == "number" else low,
+        None if high is None else float(high) if kind == "number" else high,
+        column.max_length or 0,
+        (*choices, "") if choices and column.blank else choices,
+    )

@@ -16,8 +16,7 @@ from django.db.models import Exists, OuterRef
 
 from datasets_app.models import Item
 from datasets_app.sampling import SamplingError, sample
-from grading_app.publish.export.columns import Column, columns
-from grading_app.publish.export.design_columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN
+from grading_app.publish.export.columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN, Column, columns
 from grading_app.publish.export.export_tables import GENERATING_RUNS, ExportTable
 from grading_app.results.scores import Measure, list_measures, name_dimensions
 from runs_app.models import Experiment, Trial

@@ -181,10 +181,6 @@ def _from_frames(make: Callable[[Frames], Figure | None], source: FigureSource) 
     yield from filter(None, [make(source.frames)])
 
 
-def _make_cost_figures(source: FigureSource) -> Iterable[Figure]:
-    return cost.make_figures(source.board) if source.board else ()
-
-
 def _make_dimension_figures(source: FigureSource) -> Iterable[Figure]:
     data = source.load_ratings(source.measure)
     return dimensions.make_figures(data) if data else ()
@@ -202,10 +198,6 @@ def _make_reliability_figure(source: FigureSource) -> Iterator[Figure]:
     scores = source.get_scores(measure) if measure else None
     if measure and scores:
         yield from filter(None, [reliability.make_figure(scores, source.frames.labels, measure.label)])
-
-
-def _make_analysis_figures(source: FigureSource) -> Iterable[Figure]:
-    return analysis.make_figures(source.tables, source.scope.measure.label) if source.scope else ()
 
 
 def _make_agreement_figures(source: FigureSource) -> Iterator[Figure]:
@@ -258,11 +250,11 @@ def _make_space_figures(source: FigureSource) -> Iterator[Figure]:
 Provider = Callable[[FigureSource], Iterable[Figure]]
 FIGURES: Mapping[str, Provider] = {
     **{name: partial(_from_frames, make) for name, make in RESULTS_FIGURES.items()},
-    "cost": _make_cost_figures,
+    "cost": lambda source: cost.make_figures(source.board) if source.board else (),
     "dimension": _make_dimension_figures,
     "plane": _make_planes,
     "reliability": _make_reliability_figure,
-    "analysis": _make_analysis_figures,
+    "analysis": lambda source: analysis.make_figures(source.tables, source.scope.measure.label) if source.scope else (),
     "calibration": lambda source: filter(None, [calibration.make_figure(source.experiment)]),
     "agreement": _make_agreement_figures,
     "length": _make_length_figures,

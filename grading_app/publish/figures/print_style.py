@@ -100,7 +100,16 @@ class PrintStyle:
             _add_title(figure, self.title)
         width, height = figure.get_size_inches()
         figure.draw_without_rendering()  # Now all ticks exist.
-        _restyle(figure, scale, PALETTES[self.palette].replacements)
+        # Text, lines, marks and distances are scaled, and colours are replaced, in everything that is drawn.
+        colors = PALETTES[self.palette].replacements
+        for artist in figure.findobj():
+            _recolor(artist, colors)
+            _scale_text(artist, scale)
+            _scale_marks(artist, scale)
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.labelpad *= scale
+                axis.set_tick_params(pad=axis.get_tick_params().get("pad", 4) * scale)
         ratio = self.width_mm / MM_PER_INCH / (width * scale) if width * scale > self.width_mm / MM_PER_INCH else 1.0
         new_height = self.height_mm / MM_PER_INCH if self.height_mm else height * scale * ratio
         figure.set_size_inches(width * scale * ratio, new_height)
@@ -142,18 +151,6 @@ def _add_title(figure: Drawing, title: str) -> None:
         "fontweight": "bold",
     }
     figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / new_height, title, **text_style)
-
-
-def _restyle(figure: Drawing, scale: float, colors: Mapping[str, str]) -> None:
-    """Scale text, lines, marks and distances, and replace colours, in everything that is drawn."""
-    for artist in figure.findobj():
-        _recolor(artist, colors)
-        _scale_text(artist, scale)
-        _scale_marks(artist, scale)
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.labelpad *= scale
-            axis.set_tick_params(pad=axis.get_tick_params().get("pad", 4) * scale)
 
 
 def _scale_text(artist: Any, scale: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from django.http import QueryDict
 from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import Snapshot
-from grading_app.publish.report.document import Document, Paragraph, Section, Span
-from grading_app.publish.report.section_names import SECTION_NAMES
+from grading_app.publish.report.document import Block, Document, Paragraph, ReportSection, Span
+from grading_app.publish.report.section_names import SECTION_NAMES, WRITERS
 from grading_app.raters.agreement_cache import fingerprint_selection
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.results.answer_aggregates import fingerprint_results
@@ -83,17 +83,22 @@ def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) 
     )
 
 
-def _write_section(name: str, title: str, source: ReportSource) -> Section:
+def _write_section(name: str, title: str, source: ReportSource) -> ReportSection:
     """Return a section. A fault of ours in one section does not take the others away; the document names it."""
-    from grading_app.publish.report.sections import WRITERS
+    import grading_app.publish.report.sections  # noqa: F401  It registers the writers, and needs numpy.
 
     try:
         with transaction.atomic():
-            return Section(name, title, [block for block in WRITERS[name](source) if block is not None])
+            blocks: list[Block] = []
+            for write in WRITERS[name]:
+                found = write(source)
+                several = found if isinstance(found, Iterable) else [found]
+                blocks += [block for block in several if block is not None]
+            return ReportSection(name, title, blocks)
     except Exception:
         logger.exception("experiment %s: the section %s of the report was not written", source.experiment, name)
         fault = Paragraph([Span("This section could not be written. The log of the worker says why.")], "note")
-        return Section(name, title, [fault], failed=True)
+        return ReportSection(name, title, [fault], failed=True)
 
 
 def _compute(experiments: Sequence[Experiment], tell: StepReporter) -> list[StoredReport]:

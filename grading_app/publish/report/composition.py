@@ -13,7 +13,7 @@ from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import (
     Document,
     Paragraph,
-    Section,
+    ReportSection,
     Span,
     TableBlock,
 )
@@ -32,7 +32,7 @@ def compose(document: Document, choices: ReportChoices) -> Document:
 
     A document with a section that could not be written says so before everything else.
     """
-    sections: list[Section] = []
+    sections: list[ReportSection] = []
     for section in document.sections:
         sections += _make_text_section(choices, section.name)
         if section.name not in choices.left_out:
@@ -41,12 +41,12 @@ def compose(document: Document, choices: ReportChoices) -> Document:
     return replace(composition, sections=[*_make_problem_section(composition.failed), *composition.sections])
 
 
-def _make_problem_section(titles: list[str]) -> list[Section]:
+def _make_problem_section(titles: list[str]) -> list[ReportSection]:
     if not titles:
         return []
     text = f"This report is incomplete. These sections could not be written: {', '.join(titles)}. "
     advice = "Do not publish it. The log of the site says why; write the report again after the fault is mended."
-    return [Section("incomplete", "", [Paragraph([Span(text, strong=True), Span(advice)], "note")])]
+    return [ReportSection("incomplete", "", [Paragraph([Span(text, strong=True), Span(advice)], "note")])]
 
 
 def leave_out_costs(document: Document) -> Document:
@@ -80,9 +80,9 @@ def drop_money_columns(table: ResultTable) -> ResultTable:
     return replace(table, columns=[column for column in table.columns if column.kind != "money"])
 
 
-def _make_text_section(choices: ReportChoices, name: str) -> list[Section]:
+def _make_text_section(choices: ReportChoices, name: str) -> list[ReportSection]:
     blocks = read_markdown(str(choices.texts.get(name, "")))
-    return [Section(f"text-{name}", "", blocks)] if blocks else []
+    return [ReportSection(f"text-{name}", "", blocks)] if blocks else []
 
 
 def freeze_report(experiment: Experiment) -> dict[str, Any]:

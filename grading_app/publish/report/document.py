@@ -105,7 +105,7 @@ Block = Paragraph | Heading | Listing | Code | TableBlock | FigureBlock
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A part of a report. failed: a fault of the program kept it from being written, so its numbers are missing."""
 
     name: str
@@ -123,7 +123,7 @@ class Document:
     made_at: str
     state: str
     software: str
-    sections: list[Section]
+    sections: list[ReportSection]
 
     @property
     def failed(self) -> list[str]:
@@ -134,7 +134,7 @@ class Document:
         for section in self.sections:
             yield from (block for block in section.blocks if isinstance(block, kind))
 
-    def label_sections(self) -> Iterator[tuple[Section, list[tuple[str, Block]]]]:
+    def label_sections(self) -> Iterator[tuple[ReportSection, list[tuple[str, Block]]]]:
         """Yield each section with its blocks and their labels: `Table 1`, `Figure 1`; "" for other blocks."""
         counts = {"table": 0, "figure": 0}
         for section in self.sections:

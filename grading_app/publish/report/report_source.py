@@ -14,9 +14,11 @@ from django.utils.http import urlencode
 
 from grading_app.models import GradeCondition
 from grading_app.publish.figures.figure_set import FigureSource
-from grading_app.publish.report.document import Section
+from grading_app.publish.report.document import FigureBlock, ReportSection
 from grading_app.publish.report.words import format_times, join_words
+from grading_app.results import plot_style
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
+from grading_app.results.figure import Figure
 from grading_app.results.frames import Frames, load_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
 from grading_app.results.scope import Scope
@@ -42,7 +44,7 @@ class ReportSource:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.sections: list[Section] = []
+        self.sections: list[ReportSection] = []
         """The sections so far, in their order."""
 
     @cached_property
@@ -142,3 +144,20 @@ class ReportSource:
     def count(self, name: str) -> int:
         """Return the sum of a counter of the design's runs, such as `n_done`."""
         return sum(int(getattr(run, name)) for run in self.runs)
+
+
+WIDTH = plot_style.WIDE
+
+
+def make_figure_block(source: ReportSource, figure: Figure, **query: str) -> FigureBlock:
+    """Return a figure of the registry as a block. query: the choices with which the figures page shows the same."""
+    svg, size = draw_picture(figure)
+    address = reverse("experiment_figures", args=[source.experiment.slug])
+    spec = f"{address}{'?' + urlencode(query) if query else ''}"
+    table = figure.table()
+    return FigureBlock(figure.name, figure.title, figure.caption, figure.alt, svg, size, table.content(), spec)
+
+
+def draw_picture(figure: Figure) -> tuple[str, tuple[int, int]]:
+    """Return the SVG of a figure, and its size in CSS pixels."""
+    return plot_style.render_path_svg(lambda: figure.draw(WIDTH)), figure.size(WIDTH)

@@ -1,5 +1,13 @@
 """The names and titles of a report's sections in their order, for pages that must not load what sections need. Pure."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from grading_app.publish.report.document import Block
+
 SECTION_NAMES = {
     "abstract": "Abstract",
     "question": "Question and design",
@@ -20,3 +28,18 @@ SECTION_NAMES = {
 }
 PASTED = ("abstract", "methods", "results_paragraph")
 """The sections that are one text to paste into a paper."""
+Write = Callable[[Any], "Block | Iterable[Block | None] | None"]
+"""A function that takes a `ReportSource` and returns a block, several, or None."""
+W = TypeVar("W", bound=Write)
+WRITERS: dict[str, list[Write]] = {name: [] for name in SECTION_NAMES}
+"""The functions that write each section, in their order. The modules of `sections` fill it."""
+
+
+def writes(section: str) -> Callable[[W], W]:
+    """Return a decorator that adds a function to the writers of a section."""
+
+    def register(write: W) -> W:
+        WRITERS[section].append(write)
+        return write
+
+    return register

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from grading_app.results import statistic_format
 from grading_app.results.comparison.condition_scores import PairedScores
 from grading_app.results.scores import Measure
-from grading_app.results.table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
 from grading_app.statistics.known_coverage import describe_change_coverage
@@ -35,27 +35,8 @@ def make_comparison_tables(
 
     make_url: return the address of the items that match a filter. design: the pair's place in its design.
     """
-    change, alone, measure = pair.change, paired.on_these_items, paired.measure
-    side_a, side_b = paired.sides
-    row = {
-        "items": pair.items,
-        "mean_a": side_a.mean,
-        "mean_b": side_b.mean,
-        "difference": change.mean,
-        "difference_ci": (change.low, change.high) if change.low is not None else None,
-        "test": change.test or change.reason,
-        "t": change.t,
-        "df": change.df,
-        "p": change.p,
-        "p_holm": design.p if design else None,
-        "fixed_ci": (alone.low, alone.high) if alone and alone.low is not None else None,
-        "p_fixed": alone.p if alone else None,
-        "effect": pair.effect,
-        "wins": pair.wins,
-        "losses": pair.losses,
-        "ties": pair.ties,
-        "equivalence_p": _compute_equivalence_p(pair, margin),
-    }
+    change, measure = pair.change, paired.measure
+    row = _build_row(paired, pair, margin, design)
     answer = ResultTable(
         "difference",
         "Difference",
@@ -88,20 +69,17 @@ def make_comparison_tables(
         measure=measure.key,
         measure_label=measure.label,
     )
+    fixed_columns = [
+        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+        ResultColumn("p_fixed", "p, these items", "p"),
+    ]
     others = ResultTable(
         "all_tests",
         "All tests of the difference",
         [
             ResultColumn("difference", "B − A", measure.difference_column),
             ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
-            *(
-                [
-                    ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
-                    ResultColumn("p_fixed", "p, these items", "p"),
-                ]
-                if row["fixed_ci"]
-                else []
-            ),
+            *(fixed_columns if row["fixed_ci"] else []),
             ResultColumn("test", "Test"),
             ResultColumn("t", "t", "number"),
             ResultColumn("df", "df", "count"),
@@ -116,8 +94,32 @@ def make_comparison_tables(
         measure=measure.key,
         measure_label=measure.label,
     )
-    two_by_two = [_make_two_by_two_table(pair.two_by_two, names, make_url)] if pair.two_by_two else []
-    return [answer, others, *two_by_two]
+    return [answer, others, *([_make_two_by_two_table(pair.two_by_two, names, make_url)] if pair.two_by_two else [])]
+
+
+def _build_row(paired: PairedScores, pair: ConditionPair, margin: float | None, design: PairOfDesign | None) -> Row:
+    """Return the numbers of a comparison, of which each table shows a part."""
+    change, alone = pair.change, paired.on_these_items
+    side_a, side_b = paired.sides
+    return {
+        "items": pair.items,
+        "mean_a": side_a.mean,
+        "mean_b": side_b.mean,
+        "difference": change.mean,
+        "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "test": change.test or change.reason,
+        "t": change.t,
+        "df": change.df,
+        "p": change.p,
+        "p_holm": design.p if design else None,
+        "fixed_ci": (alone.low, alone.high) if alone and alone.low is not None else None,
+        "p_fixed": alone.p if alone else None,
+        "effect": pair.effect,
+        "wins": pair.wins,
+        "losses": pair.losses,
+        "ties": pair.ties,
+        "equivalence_p": _compute_equivalence_p(pair, margin),
+    }
 
 
 def _compute_equivalence_p(pair: ConditionPair, margin: float | None) -> float | None:

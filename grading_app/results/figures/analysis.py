@@ -13,7 +13,6 @@ from grading_app.results.figures.residuals import make_residual_figure
 from grading_app.results.table import ResultTable, Row
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MAX_ROWS, MAX_COLUMNS = 40, 20
@@ -189,7 +188,27 @@ def _make_regression_figure(table: ResultTable) -> Figure | None:
         grid = make_grid(width)
         drawing, axes = grid.make_panels()
         for number, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
-            _draw_regression(axis, panel)
+            points: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.8}
+            x = panel["line_x"]
+            is_rasterized = len(panel["x"]) > 500
+            axis.plot(
+                panel["x"],
+                panel["y"],
+                color=plot_style.DATA_SOFT,
+                markersize=5 * plot_style.PIXEL,
+                rasterized=is_rasterized,
+                **points,
+            )
+            ends = [panel["low"], panel["high"]]
+            axis.plot(ends, ends, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(1, 3), zorder=1)
+            axis.fill_between(x, panel["band_low"], panel["band_high"], color=plot_style.DATA, alpha=0.2, linewidth=0)
+            axis.plot(x, panel["line"], color=plot_style.DATA, linewidth=2 * plot_style.PIXEL)
+            if panel.get("deming"):
+                axis.plot(x, panel["deming"], color=plot_style.HUMAN, linewidth=1.5 * plot_style.PIXEL, dashes=(5, 3))
+            margin = 0.03 * (panel["high"] - panel["low"])
+            axis.set_xlim(panel["low"] - margin, panel["high"] + margin)
+            axis.set_ylim(panel["low"] - margin, panel["high"] + margin)
+            axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
             plot_style.write_head(axis, plot_style.shorten(panel["label"], grid.panel_width))
             if number % grid.columns == 0:
                 axis.set_ylabel("Model mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
@@ -209,30 +228,6 @@ def _make_regression_figure(table: ResultTable) -> Figure | None:
         lambda: table,
         page=PAGE,
     )
-
-
-def _draw_regression(axis: Axes, panel: Row) -> None:
-    points: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.8}
-    x = panel["line_x"]
-    is_rasterized = len(panel["x"]) > 500
-    axis.plot(
-        panel["x"],
-        panel["y"],
-        color=plot_style.DATA_SOFT,
-        markersize=5 * plot_style.PIXEL,
-        rasterized=is_rasterized,
-        **points,
-    )
-    ends = [panel["low"], panel["high"]]
-    axis.plot(ends, ends, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(1, 3), zorder=1)
-    axis.fill_between(x, panel["band_low"], panel["band_high"], color=plot_style.DATA, alpha=0.2, linewidth=0)
-    axis.plot(x, panel["line"], color=plot_style.DATA, linewidth=2 * plot_style.PIXEL)
-    if panel.get("deming"):
-        axis.plot(x, panel["deming"], color=plot_style.HUMAN, linewidth=1.5 * plot_style.PIXEL, dashes=(5, 3))
-    margin = 0.03 * (panel["high"] - panel["low"])
-    axis.set_xlim(panel["low"] - margin, panel["high"] + margin)
-    axis.set_ylim(panel["low"] - margin, panel["high"] + margin)
-    axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
 
 
 def _list_unique(rows: Sequence[Row], name: str) -> list[Any]:

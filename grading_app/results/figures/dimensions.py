@@ -55,10 +55,17 @@ def make_figures(data: RatingData, suffix: str = "") -> Iterator[Figure]:
     def make(
         name: str, description: str, series: Sequence[Series], lay_out: Lay, draw: Callable[..., Drawing], caption: str
     ) -> Figure:
+        # The number of items where the panels do not say it, and how many panels are left out.
+        if name == "conditions":
+            n, limit, noun = len(data.all_series), 2 * MAX_PANELS, "rows"
+        else:
+            n, limit, noun = len(data.all_series), MAX_PANELS, "panels"
+        items = f"{len(data.items)} items." if name == "conditions" else ""
+        extent = " ".join(filter(None, (items, f"The first {limit} of {n} {noun}." if n > limit else "")))
         return Figure(
             f"dimension-{name}{suffix}",
             f"{title}: {description}",
-            f"{caption} {_describe_extent(data, name)}".strip(),
+            f"{caption} {extent}".strip(),
             f"{title}: {description}. {labels}. The table holds the numbers.",
             lambda width: (width, lay_out(series, width).height),
             lambda width: draw(data, series, lay_out(series, width)),
@@ -69,16 +76,6 @@ def make_figures(data: RatingData, suffix: str = "") -> Iterator[Figure]:
     for kind in kinds:
         if kind[2]:
             yield make(*kind)
-
-
-def _describe_extent(data: RatingData, name: str) -> str:
-    """Return the number of items where the panels do not say it, and how many panels are left out."""
-    if name == "conditions":
-        n, limit, noun = len(data.all_series), 2 * MAX_PANELS, "rows"
-    else:
-        n, limit, noun = len(data.all_series), MAX_PANELS, "panels"
-    items = f"{len(data.items)} items." if name == "conditions" else ""
-    return " ".join(filter(None, (items, f"The first {limit} of {n} {noun}." if n > limit else "")))
 
 
 def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:

@@ -74,7 +74,9 @@ def make_figures(x: RatingData, y: RatingData, *, has_images: bool = False) -> I
     )
     if len(plane.x.category_names) < 2:
         return
-    colors = _choose_colors(plane)
+    # The largest categories have colours.
+    names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
+    colors = dict(zip(sorted(names[:MAX_CATEGORIES]), plot_style.SERIES, strict=False))
     many = len(plane.x.category_names) > MAX_CATEGORIES
 
     def lay_out_categories(width: int) -> plot_style.Grid:
@@ -169,12 +171,6 @@ def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
             pixels = np.asarray(image)
         zoom = MARK * plot_style.PIXEL / max(pixels.shape[:2])
         axis.add_artist(AnnotationBbox(OffsetImage(pixels, zoom=zoom), (x[index], y[index]), frameon=False, pad=0))
-
-
-def _choose_colors(plane: Plane) -> dict[str, str]:
-    """Return the colours of the largest categories."""
-    names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
-    return dict(zip(sorted(names[:MAX_CATEGORIES]), plot_style.SERIES, strict=False))
 
 
 def _draw_categories(plane: Plane, grid: plot_style.Grid, colors: dict[str, str]) -> Drawing:

@@ -12,7 +12,6 @@ from grading_app.results.statistic_format import format_number, format_share
 from grading_app.results.table import ResultColumn, ResultTable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MAX_TICKS = 11  # A scale with more points has ticks only at its ends and its middle.
@@ -123,29 +122,31 @@ def _draw(data: DistributionData, width: int) -> Drawing:
     grid = _make_grid(data, width)
     figure, axes = grid.make_panels()
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
-        _draw_panel(axis, panel, data.tallest, grid.panel_width)
+        tallest = data.tallest
+        points = range(panel.low, panel.high + 1)
+        plot_style.draw_gridlines(axis, "y")
+        axis.bar(
+            points,
+            [panel.shares.get(point, 0) if panel.n else 0 for point in points],
+            width=0.78,
+            color=plot_style.DATA,
+        )
+        axis.set_xlim(panel.low - 0.6, panel.high + 0.6)
+        axis.set_ylim(0, tallest * 1.04)
+        axis.set_yticks([0, _round_share(tallest)], ["0", format_share(_round_share(tallest), 0)])
+        ends_and_middle = [panel.low, (panel.low + panel.high) // 2, panel.high]
+        axis.set_xticks(list(points) if len(points) <= MAX_TICKS else ends_and_middle)
+        plot_style.write_head(axis, plot_style.shorten(panel.dimension, grid.panel_width), offset=22)
+        plot_style.write_note(
+            axis, 0, 1, plot_style.shorten(panel.condition, grid.panel_width - 66), va="bottom", offset=7
+        )
+        axis.tick_params(axis="x", pad=7)  # Leaves space for the triangle.
+        if panel.n:
+            axis.plot([panel.mean], [-0.035 * tallest], marker="^", markersize=5, color=plot_style.HUMAN, clip_on=False)
+            plot_style.write_note(axis, 1, 1, f"mean {format_number(panel.mean)}", ha="right", va="bottom", offset=7)
         if place % grid.columns:
             axis.set_yticklabels([])
     return figure
-
-
-def _draw_panel(axis: Axes, panel: RatingPanel, tallest: float, width: float) -> None:
-    points = range(panel.low, panel.high + 1)
-    plot_style.draw_gridlines(axis, "y")
-    axis.bar(
-        points, [panel.shares.get(point, 0) if panel.n else 0 for point in points], width=0.78, color=plot_style.DATA
-    )
-    axis.set_xlim(panel.low - 0.6, panel.high + 0.6)
-    axis.set_ylim(0, tallest * 1.04)
-    axis.set_yticks([0, _round_share(tallest)], ["0", format_share(_round_share(tallest), 0)])
-    ends_and_middle = [panel.low, (panel.low + panel.high) // 2, panel.high]
-    axis.set_xticks(list(points) if len(points) <= MAX_TICKS else ends_and_middle)
-    plot_style.write_head(axis, plot_style.shorten(panel.dimension, width), offset=22)
-    plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width - 66), va="bottom", offset=7)
-    axis.tick_params(axis="x", pad=7)  # Leaves space for the triangle.
-    if panel.n:
-        axis.plot([panel.mean], [-0.035 * tallest], marker="^", markersize=5, color=plot_style.HUMAN, clip_on=False)
-        plot_style.write_note(axis, 1, 1, f"mean {format_number(panel.mean)}", ha="right", va="bottom", offset=7)
 
 
 def _round_share(tallest: float) -> float:

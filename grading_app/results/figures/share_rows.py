@@ -12,7 +12,6 @@ from grading_app.results.statistic_format import format_number, format_share
 from grading_app.results.table import ResultColumn, ResultTable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MAX_TICKS = 8
@@ -125,22 +124,18 @@ def draw_panels(panels: Sequence[RowPanel], width: int) -> Drawing:
         )
         axis = plot_style.style_axes(figure.add_axes(box))
         plot_style.write_head(axis, plot_style.shorten(panel.title, width - 24), left=layout.left - 12, offset=8)
-        _draw_rows(axis, panel, layout)
+        rows, (first, last) = panel.rows, panel.ends
+        plot_style.draw_gridlines(axis, "x")
+        plot_style.draw_intervals(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
+        axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
+        axis.set_xlim(first, last)
+        axis.set_xticks(*panel.ticks)
+        axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
+        for place, row in enumerate(rows):
+            plot_style.write_beside(axis, (last, -place), panel.text(row.value), right=8)
+            if layout.is_stacked:
+                plot_style.write_beside(axis, (first, -place), plot_style.shorten(row.name, layout.axis_width), up=16)
+            else:
+                plot_style.write_beside(axis, (first, -place), row.name, right=-8, ha="right")
         top += layout.height(panel)
     return figure
-
-
-def _draw_rows(axis: Axes, panel: RowPanel, layout: Layout) -> None:
-    rows, (first, last) = panel.rows, panel.ends
-    plot_style.draw_gridlines(axis, "x")
-    plot_style.draw_intervals(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
-    axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
-    axis.set_xlim(first, last)
-    axis.set_xticks(*panel.ticks)
-    axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
-    for place, row in enumerate(rows):
-        plot_style.write_beside(axis, (last, -place), panel.text(row.value), right=8)
-        if layout.is_stacked:
-            plot_style.write_beside(axis, (first, -place), plot_style.shorten(row.name, layout.axis_width), up=16)
-        else:
-            plot_style.write_beside(axis, (first, -place), row.name, right=-8, ha="right")

@@ -7,28 +7,28 @@ are scores of one answer. An evaluation without samples has only means, which ar
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    INPUT_TURN,
     Study,
     StudyCondition,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
-    StudyScore,
     StudyTrial,
-    describe_counts,
+    make_metric_score,
+    name_sampler,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
-    separate_equal,
     split_model,
 )
 from grading_app.study_import.text_files import find_files, read_first_object, read_json, read_objects
@@ -57,9 +57,7 @@ def _find_samples(path: Path) -> list[Path]:
 def read_every_eval_ever(path: Path) -> Study:
     """Return the study of all evaluations with samples in a folder. Raise StudyError, which names file and line."""
     evaluations = {str(content["evaluation_id"]): content for content in map(read_json, _find_aggregates(path))}
-    counts: Counter[str] = Counter()
-    items: dict[str, StudyItem] = {}
-    conditions: dict[str, StudyCondition] = {}
+    draft = StudyDraft(TOOL)
     files: list[SamplesFile] = []
     seen: set[str] = set()
     for file in _find_samples(path):
@@ -72,44 +70,37 @@ def read_every_eval_ever(path: Path) -> Study:
                 with refuse_unreadable(where):
                     evaluation = evaluations.get(str(row["evaluation_id"]), {})
                     seen.add(str(row["evaluation_id"]))
-                    counts["without evaluation"] += not evaluation
+                    draft.counts["without evaluation"] += not evaluation
                     time = (
                         read_time(float(evaluation["evaluation_timestamp"]))
                         if evaluation.get("evaluation_timestamp")
                         else None
                     )
                     item = _build_item(row)
-                    if items.setdefault(item.key, item).input != item.input:
+                    if draft.items.setdefault(item.key, item).input != item.input:
                         raise StudyError(
                             [f"{where}: sample {row['sample_id']} has another input than in an earlier file"]
                         )
-                    conditions.setdefault(str(row["evaluation_id"]), _build_condition(row, evaluation))
-                    counts["several"] += len((row.get("output") or {}).get("raw") or ()) > 1
+                    draft.conditions.setdefault(str(row["evaluation_id"]), _build_condition(row, evaluation))
+                    draft.counts["several"] += len((row.get("output") or {}).get("raw") or ()) > 1
                     index.append_number((row["evaluation_id"], row["sample_id"]), offset)
                 offset += len(line)
         files.append((file, time, index))
-    counts["means"] = len(evaluations.keys() - seen)
-    if not items:
+    draft.counts["means"] = len(evaluations.keys() - seen)
+    if not draft.items:
         raise StudyError(
             [f"{path.name}: {len(evaluations)} evaluations have only means, without samples: nothing to import"]
         )
-    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
-    return Study(
-        name=", ".join(sorted({item.category for item in items.values()}))[:200],
-        tool=TOOL,
-        items=list(items.values()),
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, files),
-        notes=[
-            "Costs are not in the format: they stay unknown.",
-            *describe_counts(counts, {
-                "means": "{} evaluations have only means, without samples: they are not taken.",
-                "without evaluation": "{} rows name an evaluation whose file is not here: its settings are unknown.",
-                "several": "{} samples have several responses: each is a repetition, and the scores are of the first.",
-            }),
-            *separation_notes,
-        ],
-    )  # fmt: skip
+    return draft.build(
+        ", ".join(sorted({item.category for item in draft.items.values()}))[:200],
+        partial(_read_trials, files),
+        ["Costs are not in the format: they stay unknown."],
+        {
+            "means": "{} evaluations have only means, without samples: they are not taken.",
+            "without evaluation": "{} rows name an evaluation whose file is not here: its settings are unknown.",
+            "several": "{} samples have several responses: each is a repetition, and the scores are of the first.",
+        },
+    )
 
 
 def _name_benchmark(row: Row) -> str:
@@ -149,9 +140,8 @@ def _build_condition(row: Row, evaluation: Row) -> StudyCondition:
         key=str(row["evaluation_id"]),
         **{**fields, "provider": str(model.get("inference_platform") or fields["provider"])},
         prompt=f"every-eval-ever-{_name_benchmark(row)}".replace("/", "-")[:70],
-        messages=({"role": "user", "content": "{{input}}"},),
-        sampler="every-eval-ever-"
-        + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:50],
+        messages=INPUT_TURN,
+        sampler=name_sampler("every-eval-ever", settings),
         settings=settings,
     )
 
@@ -185,17 +175,10 @@ def _build_trials(where: str, rows: Sequence[Row], time: Any) -> Iterator[StudyT
     for one in rows:
         name = str(one.get("evaluation_result_id") or one["evaluation_name"])
         names[name] += 1
-        value = one["evaluation"]["score"]
-        is_number = isinstance(value, bool | int | float) and math.isfinite(value)
+        scorer = name if names[name] == 1 else f"{name}-{names[name]}"
         extracted = [part for part in one.get("answer_attribution") or () if part.get("is_terminal")]
-        scores.append(
-            StudyScore(
-                scorer=name if names[name] == 1 else f"{name}-{names[name]}",
-                value=float(value) if is_number else None,
-                raw=str(extracted[-1].get("extracted_value") if extracted else "")[:2000],
-                error="" if is_number else "not_a_number",
-            )
-        )
+        raw = str(extracted[-1].get("extracted_value")) if extracted else ""
+        scores.append(make_metric_score(scorer, one["evaluation"]["score"], raw))
     for repetition, answer in enumerate(answers):
         yield StudyTrial(
             where=where,

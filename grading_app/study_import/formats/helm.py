@@ -7,7 +7,7 @@ sent, with its examples, is in the trial's messages.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,19 +15,20 @@ from typing import Any
 
 from evalsite.lib.text.hashing import hash_content
 from grading_app.study_import.study import (
+    INPUT_TURN,
     Study,
     StudyCondition,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
     StudyScore,
     StudyTrial,
-    describe_counts,
+    name_sampler,
     read_finish,
     read_settings,
     read_time,
     refuse_unreadable,
-    separate_equal,
     split_model,
 )
 from grading_app.study_import.text_files import find_files, read_json, read_json_list
@@ -58,47 +59,41 @@ def read_helm(path: Path) -> Study:
     runs = _find_runs(path)
     if not runs:
         raise StudyError([f"{path.name}: no {STATE}; choose the folder of a run, or of a suite"])
-    counts: Counter[str] = Counter()
-    items: dict[str, StudyItem] = {}
-    conditions: dict[str, StudyCondition] = {}
+    draft = StudyDraft(TOOL)
+    counts = draft.counts
     scenarios: set[str] = set()
     for run in runs:
         state, spec = _read_state(run), read_json(run / SPEC) if (run / SPEC).is_file() else {}
         with refuse_unreadable(f"{run.name}, {STATE}"):
             scenario, condition = _name_scenario(run), _build_condition(run, state["adapter_spec"], spec)
             scenarios.add(scenario)
-            conditions[condition.key] = condition
+            draft.conditions[condition.key] = condition
         counts["without scores"] += not (run / STATS).is_file()
         for where, request in _list_requests(run, state):
             with refuse_unreadable(where):
                 item = _build_item(scenario, request["instance"])
-                items.setdefault(item.key, item)
+                draft.items.setdefault(item.key, item)
                 counts["calibration"] += request.get("request_mode") == "calibration"
                 counts["ranked"] += request.get("reference_index") is not None
                 counts["media"] += bool((request["instance"]["input"] or {}).get("multimedia_content"))
                 counts["perturbed"] += bool(request["instance"].get("perturbation"))
                 counts["truncated"] += bool(request.get("prompt_truncated"))
-    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
-    return Study(
-        name=path.name if len(scenarios) > 1 else next(iter(scenarios)),
-        tool=TOOL,
-        items=list(items.values()),
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, runs),
-        notes=[
+    return draft.build(
+        path.name if len(scenarios) > 1 else next(iter(scenarios)),
+        partial(_read_trials, runs),
+        [
             f"stats.json has means of the scores, which are computed here again. {len(runs)} runs are taken.",
             "Costs are not in the files: they stay unknown. Log-probabilities of tokens are not taken.",
-            *describe_counts(counts, {
-                "without scores": "{} runs have no per_instance_stats.json: their answers have no scores.",
-                "ranked": "{} requests asked for the likelihood of one reference: the answer is the most likely one.",
-                "calibration": "{} requests for calibration are not taken.",
-                "perturbed": "{} requests are of perturbed instances, which are items of their own.",
-                "truncated": "{} prompts were cut by the tool.",
-                "media": "{} requests have images or sound, which are not taken.",
-            }),
-            *separation_notes,
         ],
-    )  # fmt: skip
+        {
+            "without scores": "{} runs have no per_instance_stats.json: their answers have no scores.",
+            "ranked": "{} requests asked for the likelihood of one reference: the answer is the most likely one.",
+            "calibration": "{} requests for calibration are not taken.",
+            "perturbed": "{} requests are of perturbed instances, which are items of their own.",
+            "truncated": "{} prompts were cut by the tool.",
+            "media": "{} requests have images or sound, which are not taken.",
+        },
+    )
 
 
 def _read_state(run: Path) -> Row:
@@ -136,8 +131,8 @@ def _build_condition(run: Path, adapter: Row, spec: Row) -> StudyCondition:
         key=_name_condition(run),
         **split_model(model),
         prompt=f"helm-{method}-{hash_content(identity)[:12]}".replace("_", "-"),
-        messages=({"role": "user", "content": "{{input}}"},),
-        sampler="helm-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60],
+        messages=INPUT_TURN,
+        sampler=name_sampler("helm", settings),
         settings=settings,
     )
 

@@ -24,7 +24,7 @@ from typing import Any
 from datasets_app.importing.limited_reader import FileToRead, read_upload
 from datasets_app.importing.records import BufferedImage, ScratchFolder
 from evalsite.lib.text.hashing import hash_content
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     Study,
     StudyCall,

@@ -31,8 +31,7 @@ from grading_app.study_import.formats.itemeval_design import (
     name_sampler,
     read_config,
 )
-from grading_app.study_import.key_index import KeyIndex
-from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
+from grading_app.study_import.stored_tables import KeyIndex, StoredTables, TableRow, read_parquet_files, require_columns
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
     Study,
@@ -113,6 +112,12 @@ def read_itemeval(path: Path) -> Study:
     scores = _read_scores(tables, answers, templates)
     config, planned_conditions, design_notes = _read_study_design(path, manifests, by_key)
     sources = {f"{row['dataset_id']}@{row['dataset_revision']}": None for _, row in tables.rows(ITEMS)}
+    # The ledger has costs that the rows do not have.
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for where, row in tables.rows(LEDGER):
+        with refuse_unreadable(where):
+            sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
+    totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
     return Study(
         name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
         tool=TOOL,
@@ -122,7 +127,13 @@ def read_itemeval(path: Path) -> Study:
         waves=waves,
         planned=planned_conditions,
         settings={} if config is None else build_settings(config.content),
-        notes=[*_list_notes(tables, by_key), *design_notes, *notes, *scores.notes, *_list_ledger_notes(tables)],
+        notes=[
+            *_list_notes(tables, by_key),
+            *design_notes,
+            *notes,
+            *scores.notes,
+            *([f"The ledger of all calls has {totals}. It also has calls that no row describes."] if sums else []),
+        ],
         source=f"Imported from {TOOL}: " + ", ".join(sources)[:1000],
         judges=scores.judges,
         scratch=(tables.scratch,),
@@ -357,32 +368,31 @@ class ScoreStore:
                 row = json.loads(lines.readline())
                 where = f"{GRADINGS}.parquet, {row['grade_condition_id']} of {row['item_id']!r}, epoch {row['epoch']}"
                 with refuse_unreadable(where):
-                    scores.append(self._build_score(where, row))
+                    scorer, reply = self.names[row["grade_condition_id"]], row["judge_completion"] or ""
+                    verdict = None
+                    if scorer in self.judges:
+                        verdict = StudyTrial(
+                            where=where,
+                            condition=row["grade_condition_id"],
+                            item=row["item_id"],
+                            sample_idx=0,
+                            is_done=True,
+                            answer=reply,
+                            raw_response=reply,
+                            completed_at=read_time(row["created_at"]),
+                            **_read_usage(row),
+                        )
+                    scores.append(
+                        StudyScore(
+                            scorer=scorer,
+                            value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
+                            raw=(row["score_raw"] or "")[:2000],
+                            error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
+                            reasoning=row["reasoning"] or reply,
+                            verdict=verdict,
+                        )
+                    )
         return tuple(scores)
-
-    def _build_score(self, where: str, row: TableRow) -> StudyScore:
-        scorer, reply = self.names[row["grade_condition_id"]], row["judge_completion"] or ""
-        verdict = None
-        if scorer in self.judges:
-            verdict = StudyTrial(
-                where=where,
-                condition=row["grade_condition_id"],
-                item=row["item_id"],
-                sample_idx=0,
-                is_done=True,
-                answer=reply,
-                raw_response=reply,
-                completed_at=read_time(row["created_at"]),
-                **_read_usage(row),
-            )
-        return StudyScore(
-            scorer=scorer,
-            value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
-            raw=(row["score_raw"] or "")[:2000],
-            error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
-            reasoning=row["reasoning"] or reply,
-            verdict=verdict,
-        )
 
 
 def _read_scores(tables: StoredTables, answers: KeyIndex, templates: Mapping[str, str]) -> ScoreStore:
@@ -481,16 +491,6 @@ def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) 
     for name, hashes in configs.items():
         if len(hashes) > 1:
             yield f"The prompt {name} changed during the study: each version is a condition."
-
-
-def _list_ledger_notes(tables: StoredTables) -> list[str]:
-    """Return the sums of the ledger, which has costs that the rows do not have."""
-    sums: dict[str, Decimal] = defaultdict(Decimal)
-    for where, row in tables.rows(LEDGER):
-        with refuse_unreadable(where):
-            sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
-    totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
-    return [f"The ledger of all calls has {totals}. It also has calls that no row describes."] if sums else []
 
 
 ITEMEVAL = StudyFormat(

@@ -263,7 +263,26 @@ def build_design(config: StudyConfig, names: DesignNames) -> tuple[dict[str, Any
     content = config.content
     graders = list(_build_graders(config, names.endpoint))
     prompts = [config.find_prompt(label) for label in content.facets.prompt]
-    _require_texts(config, prompts, [config.find_rubric(label) for label in content.facets.rubric * bool(graders)])
+    rubrics = [config.find_rubric(label) for label in content.facets.rubric * bool(graders)]
+    folders = (
+        ("prompt", prompts, f"{config.content.prompts_dir}/solver"),
+        ("rubric", rubrics, config.content.rubrics_dir),
+    )
+    if problems := [
+        f"{config.file.name}: the {kind} {template.label} is not in {folder}: add its file, or choose the whole folder"
+        for kind, templates, folder in folders
+        for template in templates
+        if template.text is None
+    ]:
+        raise StudyError(problems)
+    budget = content.budget
+    values = {
+        "policy": "dev" if budget.policy == "dev" else "full",
+        "max_usd": budget.max_usd,
+        "confirm_above_usd": budget.confirm_above_usd,
+        "dev_items": budget.dev_items,
+        "dev_samples": budget.dev_replications,
+    }
     design: dict[str, Any] = {
         "experiment": names.experiment or slugify_name(content.study),
         "title": content.study[:200],
@@ -281,7 +300,7 @@ def build_design(config: StudyConfig, names: DesignNames) -> tuple[dict[str, Any
         "cache": content.cache,
         "on_empty": ON_EMPTY[content.solvers.on_empty],
         "batch": content.budget.policy == "full-batch" or content.budget.batch not in (False, "auto"),
-        "budget": _build_budget(content.budget),
+        "budget": {name: value for name, value in values.items() if value is not None},
         "grade": {"scorers": list_scorers(content), "graders": graders},
     }
     return design, [*_list_dataset_notes(content), *_list_notes(config, has_judges=bool(graders))]
@@ -376,20 +395,6 @@ def _replace(text: str, variables: Mapping[str, str]) -> str:
     return text
 
 
-def _require_texts(config: StudyConfig, prompts: Sequence[PromptTemplate], rubrics: Sequence[PromptTemplate]) -> None:
-    folders = (
-        ("prompt", prompts, f"{config.content.prompts_dir}/solver"),
-        ("rubric", rubrics, config.content.rubrics_dir),
-    )
-    if problems := [
-        f"{config.file.name}: the {kind} {template.label} is not in {folder}: add its file, or choose the whole folder"
-        for kind, templates, folder in folders
-        for template in templates
-        if template.text is None
-    ]:
-        raise StudyError(problems)
-
-
 def _build_model(model: str, endpoint: str) -> dict[str, Any]:
     provider, slash, name = model.partition("/")
     return {
@@ -426,17 +431,6 @@ def _build_reasoning(models: Sequence[str], tokens: int) -> dict[str, Any]:
 
 def _have_provider(models: Sequence[str], provider: str) -> bool:
     return all(model.startswith(f"{provider}/") for model in models)
-
-
-def _build_budget(budget: BudgetSection) -> dict[str, Any]:
-    values = {
-        "policy": "dev" if budget.policy == "dev" else "full",
-        "max_usd": budget.max_usd,
-        "confirm_above_usd": budget.confirm_above_usd,
-        "dev_items": budget.dev_items,
-        "dev_samples": budget.dev_replications,
-    }
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _build_graders(config: StudyConfig, endpoint: str) -> Iterator[dict[str, Any]]:

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from grading_app.study_import.study import (
+    INPUT_TURN,
     HumanNorm,
     Study,
     StudyCondition,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
     StudyScore,
     StudyTrial,
-    describe_counts,
     read_time,
     refuse_unreadable,
     replace_non_finite,
@@ -41,12 +42,9 @@ Row = Mapping[str, Any]
 
 
 @dataclass
-class ExportFacts:
-    """The items and conditions of an export. counts: reasons for notes. regions: results not taken, by type."""
+class ExportDraft(StudyDraft):
+    """The study of an export. regions: results that are not taken, by type."""
 
-    items: dict[str, StudyItem] = field(default_factory=dict)
-    conditions: dict[str, StudyCondition] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
     regions: Counter[str] = field(default_factory=Counter)
 
 
@@ -65,40 +63,48 @@ def read_label_studio(path: Path) -> Study:
     files = _find_exports(path)
     if not files:
         raise StudyError([f"{path.name}: no JSON export of tasks with annotations"])
-    facts = ExportFacts()
+    draft = ExportDraft(TOOL)
     for file in files:
         for where, task in _list_tasks(file):
             with refuse_unreadable(where):
-                facts.items[_build_key(task)] = _build_item(task, facts)
-                for trial in _build_trials(where, task, facts):
-                    facts.counts["scores"] += len(trial.scores)
-                    facts.conditions.setdefault(trial.condition, _build_condition(trial.condition))
-    if not facts.conditions:
+                draft.items[_build_key(task)] = _build_item(task, draft)
+                for trial in _build_trials(where, task, draft):
+                    draft.counts["scores"] += len(trial.scores)
+                    name = trial.condition
+                    model = name.rpartition("/")[2]
+                    provider = "person" if name.startswith("rater-") else name.rpartition("/")[0]
+                    condition = StudyCondition(
+                        key=name,
+                        model=model,
+                        model_id=name,
+                        provider=provider,
+                        prompt="label-studio-task",
+                        messages=INPUT_TURN,
+                        sampler="label-studio-default",
+                    )
+                    draft.conditions.setdefault(trial.condition, condition)
+    if not draft.conditions:
         raise StudyError([f"{path.name}: no annotation or prediction that can be imported"])
-    regions = ", ".join(f"{n} {kind}" for kind, n in facts.regions.most_common())
-    counts = facts.counts
-    return Study(
-        name=path.stem if path.is_file() else path.name,
-        tool=TOOL,
-        items=list(facts.items.values()),
-        conditions=list(facts.conditions.values()),
-        trials=partial(_read_trials, files),
-        notes=[
+    regions = ", ".join(f"{n} {kind}" for kind, n in draft.regions.most_common())
+    return draft.build(
+        path.stem if path.is_file() else path.name,
+        partial(_read_trials, files),
+        [
             "People are named by their number in the export; names and addresses are not taken.",
             "Costs and tokens are not in the export: they stay unknown.",
-            *describe_counts(counts, {
-                "scores": "{} results of annotations are scores of an answer, one scorer for each question and person.",
-                "people": "{} annotations are answers of people: each person is a condition. Means are norms.",
-                "cancelled": "{} annotations were skipped in the tool: they are left out.",
-                "drafts": "{} drafts are not taken.",
-                "unmatched": "{} annotations are of tasks with several answers, and do not say of which: left out.",
-                "repeated": "{} results repeat a question that a person answered before: the first counts.",
-                "labels": "{} labels have no number: the label is in the detail of the score.",
-                "media": "{} tasks refer to images or other files, which are not in the export.",
-            }),
             *([f"Regions and other results are not taken: {regions}."] if regions else []),
         ],
-    )  # fmt: skip
+        {
+            "scores": "{} results of annotations are scores of an answer, one scorer for each question and person.",
+            "people": "{} annotations are answers of people: each person is a condition. Means are norms.",
+            "cancelled": "{} annotations were skipped in the tool: they are left out.",
+            "drafts": "{} drafts are not taken.",
+            "unmatched": "{} annotations are of tasks with several answers, and do not say of which: left out.",
+            "repeated": "{} results repeat a question that a person answered before: the first counts.",
+            "labels": "{} labels have no number: the label is in the detail of the score.",
+            "media": "{} tasks refer to images or other files, which are not in the export.",
+        },
+    )
 
 
 def _list_tasks(file: Path) -> Iterator[tuple[str, Row]]:
@@ -117,11 +123,11 @@ def _find_text(data: Row, names: Sequence[str]) -> str:
     return next((str(data[name]) for name in names if isinstance(data.get(name), str | int | float)), "")
 
 
-def _build_item(task: Row, facts: ExportFacts) -> StudyItem:
+def _build_item(task: Row, draft: ExportDraft) -> StudyItem:
     """Return the item of a task. Norms are means of the ratings and numbers that people gave."""
     data = task["data"]
     texts = [str(value) for value in data.values() if isinstance(value, str)]
-    facts.counts["media"] += any(text.startswith(("http://", "https://", "/data/", "s3://", "gs://")) for text in texts)
+    draft.counts["media"] += any(text.startswith(("http://", "https://", "/data/", "s3://", "gs://")) for text in texts)
     values: dict[str, list[float]] = defaultdict(list)
     right = ""
     for annotation in _list_annotations(task):
@@ -180,26 +186,26 @@ def _read_result(result: Row) -> tuple[float | None, str]:
 
 
 def _read_trials(files: Sequence[Path]) -> Iterator[StudyTrial]:
-    facts = ExportFacts()
+    draft = ExportDraft(TOOL)
     for file in files:
         for where, task in _list_tasks(file):
             with refuse_unreadable(where):
-                trials = list(_build_trials(where, task, facts))
+                trials = list(_build_trials(where, task, draft))
             yield from trials
 
 
-def _build_trials(where: str, task: Row, facts: ExportFacts) -> Iterator[StudyTrial]:
+def _build_trials(where: str, task: Row, draft: ExportDraft) -> Iterator[StudyTrial]:
     """Yield the answers of models with people's scores, or the annotations as answers of people."""
     key, data, annotations = _build_key(task), task["data"], _list_annotations(task)
     every = task.get("annotations") or []
-    facts.counts["cancelled"] += sum(bool(one.get("was_cancelled")) for one in every)
-    facts.counts["drafts"] += len(task.get("drafts") or ())
+    draft.counts["cancelled"] += sum(bool(one.get("was_cancelled")) for one in every)
+    draft.counts["drafts"] += len(task.get("drafts") or ())
     if not _has_answers(task):
         times: Counter[str] = Counter()
         for annotation in annotations:
-            texts = [text for result in annotation.get("result") or () if (text := _take(result, facts))]
+            texts = [text for result in annotation.get("result") or () if (text := _take(result, draft))]
             person, lead = _name_person(annotation), annotation.get("lead_time")
-            facts.counts["people"] += 1
+            draft.counts["people"] += 1
             yield StudyTrial(
                 where=where, condition=person, item=key, sample_idx=times[person], is_done=True,
                 answer="\n".join(texts), raw_response="\n".join(texts),
@@ -212,7 +218,7 @@ def _build_trials(where: str, task: Row, facts: ExportFacts) -> Iterator[StudyTr
     if own := _find_text(data, ANSWERS):
         answers.append((None, _find_text(data, MODELS) or "unknown", own))
     for prediction in task.get("predictions") or ():
-        texts = [text for result in prediction.get("result") or () if (text := _take(result, facts))]
+        texts = [text for result in prediction.get("result") or () if (text := _take(result, draft))]
         answers.append((prediction.get("id"), str(prediction.get("model_version") or "unknown"), "\n".join(texts)))
     scores: dict[int, list[StudyScore]] = defaultdict(list)
     for annotation in annotations:
@@ -221,14 +227,14 @@ def _build_trials(where: str, task: Row, facts: ExportFacts) -> Iterator[StudyTr
             place for place, (prediction, _, _) in enumerate(answers) if parent is not None and prediction == parent
         ]
         places = parents or ([0] if own or len(answers) == 1 else [])
-        facts.counts["unmatched"] += not places
+        draft.counts["unmatched"] += not places
         for place in places[:1]:
-            scores[place] += _build_scores(annotation, facts)
+            scores[place] += _build_scores(annotation, draft)
     numbers: Counter[str] = Counter()
     for place, (_, model, text) in enumerate(answers):
         distinct: dict[str, StudyScore] = {}
         for score in scores[place]:
-            facts.counts["repeated"] += distinct.setdefault(score.scorer, score) is not score
+            draft.counts["repeated"] += distinct.setdefault(score.scorer, score) is not score
         yield StudyTrial(
             where=where, condition=model, item=key, sample_idx=numbers[model], is_done=True, answer=text,
             raw_response=text, completed_at=read_time(task.get("created_at")), scores=tuple(distinct.values()),
@@ -236,22 +242,22 @@ def _build_trials(where: str, task: Row, facts: ExportFacts) -> Iterator[StudyTr
         numbers[model] += 1
 
 
-def _take(result: Row, facts: ExportFacts) -> str:
+def _take(result: Row, draft: ExportDraft) -> str:
     """Return a result as text, or count it as not taken."""
     text = _read_result(result)[1]
     if not text:
-        facts.regions[str(result.get("type"))] += 1
+        draft.regions[str(result.get("type"))] += 1
     return text
 
 
-def _build_scores(annotation: Row, facts: ExportFacts) -> Iterator[StudyScore]:
+def _build_scores(annotation: Row, draft: ExportDraft) -> Iterator[StudyScore]:
     person = _name_person(annotation)
     for result in annotation.get("result") or ():
         number, text = _read_result(result)
         if not text:
-            facts.regions[str(result.get("type"))] += 1
+            draft.regions[str(result.get("type"))] += 1
             continue
-        facts.counts["labels"] += number is None
+        draft.counts["labels"] += number is None
         yield StudyScore(
             scorer=f"{result['from_name']}-{person}",
             value=number,
@@ -259,20 +265,6 @@ def _build_scores(annotation: Row, facts: ExportFacts) -> Iterator[StudyScore]:
             error="" if number is not None else "label",
             detail=None if number is not None else {"label": text[:200]},
         )
-
-
-def _build_condition(name: str) -> StudyCondition:
-    model = name.rpartition("/")[2]
-    provider = "person" if name.startswith("rater-") else name.rpartition("/")[0]
-    return StudyCondition(
-        key=name,
-        model=model,
-        model_id=name,
-        provider=provider,
-        prompt="label-studio-task",
-        messages=({"role": "user", "content": "{{input}}"},),
-        sampler="label-studio-default",
-    )
 
 
 LABEL_STUDIO = StudyFormat(

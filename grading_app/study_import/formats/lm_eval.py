@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,22 +17,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    INPUT_TURN,
     MAX_PROBLEMS,
     Study,
     StudyCondition,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
-    StudyScore,
     StudyTrial,
-    describe_counts,
+    make_metric_score,
+    name_sampler,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
-    separate_equal,
     split_model,
 )
 from grading_app.study_import.text_files import find_files, read_first_object, read_json, read_objects
@@ -69,10 +70,8 @@ def read_lm_eval(path: Path) -> Study:
     for file in find_files(path, ".json"):
         if match := RESULTS.match(file.name):
             runs[file.parent, match["date"]] = read_json(file)
-    counts: Counter[str] = Counter()
-    items: dict[str, StudyItem] = {}
+    draft = StudyDraft(TOOL)
     hashes: dict[str, str] = {}
-    conditions: dict[str, StudyCondition] = {}
     samples: list[SamplesFile] = []
     notes: list[str] = []
     tasks_by_run: dict[tuple[Path, str], set[str]] = defaultdict(set)
@@ -80,39 +79,31 @@ def read_lm_eval(path: Path) -> Study:
         match = SAMPLES.match(file.name)
         task, date = (match["task"], match["date"]) if match else (file.stem, "")
         run = runs.get((file.parent, date), {})
-        counts["without results"] += not run
+        draft.counts["without results"] += not run
         tasks_by_run[file.parent, date].add(task)
         with refuse_unreadable(file.name):
             condition = _build_condition(date or file.stem, file, run)
-        conditions.setdefault(condition.key, condition)
-        filters = _add_items(file, task, items, hashes, counts)
+        draft.conditions.setdefault(condition.key, condition)
+        filters = _add_items(file, task, draft, hashes)
         samples.append(SamplesFile(file, task, condition.key, read_time(run.get("date")), filters))
     for (folder, date), run in runs.items():
         names = (run.get("results") or {}).keys() - tasks_by_run[folder, date]
         if names:
             shown = ", ".join(sorted(map(str, names)))[:300]
             notes.append(f"{len(names)} tasks or groups have no samples, only means, which are not taken: {shown}.")
-    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
-    return Study(
-        name=", ".join(sorted({one.task for one in samples}))[:200],
-        tool=TOOL,
-        items=list(items.values()),
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, samples),
-        notes=[
-            "Tokens, costs, times and failed calls are not in the samples: they stay unknown.",
-            *notes,
-            *describe_counts(counts, {
-                "without results": "{} files of samples have no results of the same date: their settings are unknown.",
-                "other prompt": "{} documents were asked with another text in another run: the item has the first one.",
-                "ranked": "{} answers are the choice with the highest log-likelihood. The raw reply has them all.",
-                "likelihoods": "{} answers are log-likelihoods of a given text: the models wrote nothing.",
-                "repeated": "{} documents have several responses: each is a repetition. Scores are of the first.",
-                "not numbers": "{} metrics are no numbers, such as pairs for a perplexity: they have no value.",
-            }),
-            *separation_notes,
-        ],
-    )  # fmt: skip
+    return draft.build(
+        ", ".join(sorted({one.task for one in samples}))[:200],
+        partial(_read_trials, samples),
+        ["Tokens, costs, times and failed calls are not in the samples: they stay unknown.", *notes],
+        {
+            "without results": "{} files of samples have no results of the same date: their settings are unknown.",
+            "other prompt": "{} documents were asked with another text in another run: the item has the first one.",
+            "ranked": "{} answers are the choice with the highest log-likelihood. The raw reply has them all.",
+            "likelihoods": "{} answers are log-likelihoods of a given text: the models wrote nothing.",
+            "repeated": "{} documents have several responses: each is a repetition. Scores are of the first.",
+            "not numbers": "{} metrics are no numbers, such as pairs for a perplexity: they have no value.",
+        },
+    )
 
 
 def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
@@ -143,8 +134,8 @@ def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
         key=f"{model}, {date}",
         **split_model(model),
         prompt="lm-eval",
-        messages=(*turns, {"role": "user", "content": "{{input}}"}),
-        sampler="lm-eval-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60],
+        messages=(*turns, *INPUT_TURN),
+        sampler=name_sampler("lm-eval", settings),
         settings=settings,
     )
 
@@ -155,9 +146,7 @@ def _parse_arguments(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-def _add_items(
-    file: Path, task: str, items: dict[str, StudyItem], hashes: dict[str, str], counts: Counter[str]
-) -> tuple[str, ...]:
+def _add_items(file: Path, task: str, draft: StudyDraft, hashes: dict[str, str]) -> tuple[str, ...]:
     """Add the documents of a file. Return its filters. Raise StudyError for rows that cannot be read."""
     filters: dict[str, None] = {}
     problems: list[str] = []
@@ -169,14 +158,14 @@ def _add_items(
             continue
         filters.setdefault(str(row.get("filter") or "none"))
         with refuse_unreadable(where):
-            counts["not numbers"] += sum(_read_number(value) is None for value in _read_metrics(row).values())
+            draft.counts["not numbers"] += sum(not _is_number(value) for value in _read_metrics(row).values())
             if len(filters) > 1:
                 continue
             key, calls = f"{task}-{row['doc_id']}"[:200], _list_arguments(row)
             choices = tuple(str(call[1]).strip() for call in calls) if _is_ranking(row) else ()
-            counts["ranked"] += bool(choices)
-            counts["likelihoods"] += not choices and _has_likelihoods(row)
-            counts["repeated"] += not choices and len(row["resps"][0]) > 1
+            draft.counts["ranked"] += bool(choices)
+            draft.counts["likelihoods"] += not choices and _has_likelihoods(row)
+            draft.counts["repeated"] += not choices and len(row["resps"][0]) > 1
             text = calls[0][0] if isinstance(calls[0][0], str) else json.dumps(calls[0][0])
             item = StudyItem(
                 key, input=text, target=_describe_target(row["target"], choices), category=task[:200], choices=choices,
@@ -187,7 +176,7 @@ def _add_items(
                 raise StudyError(
                     [f"{where}: document {row['doc_id']} of {task} has another content than in another run"]
                 )
-            counts["other prompt"] += items.setdefault(key, item).input != text
+            draft.counts["other prompt"] += draft.items.setdefault(key, item).input != text
     if problems:
         raise StudyError(problems)
     return tuple(filters)
@@ -223,9 +212,8 @@ def _read_metrics(row: Row) -> dict[str, Any]:
     return {str(name): row[name] for name in names if name in row}
 
 
-def _read_number(value: Any) -> float | None:
-    is_number = isinstance(value, bool | int | float) and math.isfinite(value)
-    return float(value) if is_number else None
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float) and math.isfinite(value)
 
 
 def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
@@ -266,17 +254,10 @@ def _build_trials(where: str, samples: SamplesFile, rows: Sequence[Row]) -> Iter
     scores = []
     for one in rows:
         name = str(one.get("filter") or "none")
-        filtered = json.dumps(one["filtered_resps"])[:2000]
         for metric, value in _read_metrics(one).items():
-            number = _read_number(value)
-            scores.append(
-                StudyScore(
-                    scorer=metric if len(samples.filters) == 1 else f"{metric}-{name}",
-                    value=number,
-                    raw=filtered if number is not None else json.dumps(value)[:2000],
-                    error="" if number is not None else "not_a_number",
-                )
-            )
+            scorer = metric if len(samples.filters) == 1 else f"{metric}-{name}"
+            raw = one["filtered_resps"] if _is_number(value) else value
+            scores.append(make_metric_score(scorer, value, json.dumps(raw)))
     for repetition, (answer, raw) in enumerate(answers):
         yield StudyTrial(
             where=where,

@@ -65,8 +65,37 @@ def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise StudyError([f"{path.name}: configs must be a list of mappings"])
     configs = [_complete(path, at, entry, content) for at, entry in enumerate(entries)]
-    _check_shared(path, configs)
-    design = _build_design(configs)
+    different = [key for key in SHARED if any(config.get(key) != configs[0].get(key) for config in configs)]
+    if different:
+        raise StudyError([
+            f"{path.name}: the configs differ in {', '.join(different)}, which an experiment has once; import each one "
+            "from a file of its own"
+        ])  # fmt: skip
+    # The design must be every model with every prompt and sampler.
+    shared_config = configs[0]
+    models, prompts, samplers = (
+        _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
+    )
+    if len(
+        _list_unique([_build_model(config), _build_prompt(config), _build_sampler(config)] for config in configs)
+    ) < (len(models) * len(prompts) * len(samplers)):
+        raise StudyError([
+            "configs: they are not every model with every prompt and sampler; import each one from a file of its own"
+        ])  # fmt: skip
+    design = {
+        "models": models,
+        "prompts": _add_numbers(prompts),
+        "samplers": _add_numbers(samplers),
+        "dimensions": [_build_dimension(str(name)) for name in shared_config["dimensions"]],
+        "samples": shared_config["samples_per_image"],
+        "cache_buster": shared_config["cache_buster"],
+        "max_concurrency": shared_config["max_concurrency"],
+        "request_timeout_s": shared_config["request_timeout_s"],
+        "max_attempts": shared_config["max_retries"] + 1,
+        "backoff_s": shared_config["retry_backoff_base_s"],
+        "stop_failure_rate": shared_config["max_permanent_failure_rate"],
+        "stop_after_attempts": shared_config["permanent_failure_warmup"],
+    }
     design["experiment"] = names.experiment or slugify_name(str(content["name"]))
     design["title"] = str(content["name"])[:200]
     design["description"] = str(content.get("description") or "")
@@ -89,44 +118,6 @@ def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[st
     if type(config["max_retries"]) is not int:
         raise StudyError([f"{where}: max_retries is {config['max_retries']!r}, not a whole number"])
     return config
-
-
-def _check_shared(path: Path, configs: Sequence[Mapping[str, Any]]) -> None:
-    """Raise StudyError if the configurations differ in a setting that an experiment has only once."""
-    different = [key for key in SHARED if any(config.get(key) != configs[0].get(key) for config in configs)]
-    if different:
-        raise StudyError([
-            f"{path.name}: the configs differ in {', '.join(different)}, which an experiment has once; import each one "
-            "from a file of its own"
-        ])  # fmt: skip
-
-
-def _build_design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the design whose conditions are the configurations. Raise StudyError if they are no full crossing."""
-    shared_config = configs[0]
-    models, prompts, samplers = (
-        _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
-    )
-    if len(
-        _list_unique([_build_model(config), _build_prompt(config), _build_sampler(config)] for config in configs)
-    ) < (len(models) * len(prompts) * len(samplers)):
-        raise StudyError([
-            "configs: they are not every model with every prompt and sampler; import each one from a file of its own"
-        ])  # fmt: skip
-    return {
-        "models": models,
-        "prompts": _add_numbers(prompts),
-        "samplers": _add_numbers(samplers),
-        "dimensions": [_build_dimension(str(name)) for name in shared_config["dimensions"]],
-        "samples": shared_config["samples_per_image"],
-        "cache_buster": shared_config["cache_buster"],
-        "max_concurrency": shared_config["max_concurrency"],
-        "request_timeout_s": shared_config["request_timeout_s"],
-        "max_attempts": shared_config["max_retries"] + 1,
-        "backoff_s": shared_config["retry_backoff_base_s"],
-        "stop_failure_rate": shared_config["max_permanent_failure_rate"],
-        "stop_after_attempts": shared_config["permanent_failure_warmup"],
-    }
 
 
 def _list_unique(values: Any) -> list[Any]:

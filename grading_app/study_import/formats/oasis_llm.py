@@ -123,7 +123,23 @@ def _check_rows(rows: Rows) -> TrialFacts:
     facts = TrialFacts()
     problems: list[str] = []
     for where, row in rows:
-        _check(where, row, problems)
+        if not row["image_id"] or not row["dimension"]:
+            problems.append(f"{where}: image_id and dimension must not be empty")
+        if row["status"] not in ("done", "failed", "pending", "running"):
+            problems.append(f"{where}: status is {row['status']!r}, not done, failed, pending or running")
+        rating = _read(_read_integer, row["rating"], f"{where}: rating", problems) if row["rating"] else None
+        if rating is not None and not LOW <= rating <= HIGH:
+            problems.append(f"{where}: rating {rating} is not on the scale from {LOW} to {HIGH}")
+        for name in ("sample_idx", "attempts", "latency_ms", "input_tokens", "output_tokens"):
+            if row.get(name) or name == "sample_idx":
+                number = _read(_read_integer, row.get(name, ""), f"{where}: {name}", problems)
+                if number is not None and number < 0:
+                    problems.append(f"{where}: {name} is below zero")
+        if row.get("cost_usd"):
+            _read(Decimal, row["cost_usd"], f"{where}: cost_usd", problems)
+        for name in ("claimed_at", "completed_at"):
+            if row.get(name):
+                _read(read_time, row[name], f"{where}: {name}", problems)
         if len(problems) > 10 * MAX_PROBLEMS:
             break
         facts.models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
@@ -203,26 +219,6 @@ def _read_norms(where: str, row: Row, dimension: str, prefix: str, problems: lis
     mean, sd, n = read("mean", float), read("SD", float), read("N", int)
     if mean is not None:
         yield HumanNorm(dimension, mean, sd, n)
-
-
-def _check(where: str, row: Row, problems: list[str]) -> None:
-    if not row["image_id"] or not row["dimension"]:
-        problems.append(f"{where}: image_id and dimension must not be empty")
-    if row["status"] not in ("done", "failed", "pending", "running"):
-        problems.append(f"{where}: status is {row['status']!r}, not done, failed, pending or running")
-    rating = _read(_read_integer, row["rating"], f"{where}: rating", problems) if row["rating"] else None
-    if rating is not None and not LOW <= rating <= HIGH:
-        problems.append(f"{where}: rating {rating} is not on the scale from {LOW} to {HIGH}")
-    for name in ("sample_idx", "attempts", "latency_ms", "input_tokens", "output_tokens"):
-        if row.get(name) or name == "sample_idx":
-            number = _read(_read_integer, row.get(name, ""), f"{where}: {name}", problems)
-            if number is not None and number < 0:
-                problems.append(f"{where}: {name} is below zero")
-    if row.get("cost_usd"):
-        _read(Decimal, row["cost_usd"], f"{where}: cost_usd", problems)
-    for name in ("claimed_at", "completed_at"):
-        if row.get(name):
-            _read(read_time, row[name], f"{where}: {name}", problems)
 
 
 def _read(kind: Callable[[str], T], text: str, place: str, problems: list[str]) -> T | None:
@@ -306,6 +302,19 @@ def read_oasis_duckdb(path: Path) -> Study:
     items, norm_notes = _find_items(
         folder, dict.fromkeys([*facts.images, *(key for image_set in sets.values() for key in image_set.images)])
     )
+    notes = ["Of the prompts the database has only an override of the system turn: conditions hold a placeholder."]
+    empty_runs = [run for run in configs if run not in facts.models]
+    notes += [f"{len(empty_runs)} runs without trials are left out."] if empty_runs else []
+    states = Counter(str(config["run_status"]) for run, config in configs.items() if config["run_status"] != "done")
+    notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
+    late_exclusions = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
+    notes += (
+        [f"{late_exclusions} images were excluded after they were asked: their answers are taken."]
+        if late_exclusions
+        else []
+    )
+    counts = {table: tables.count(table) for table in NOT_TAKEN}
+    notes += [f"{n} {table} are not taken: they hold no answers." for table, n in counts.items() if n]
     return Study(
         name=path.stem if path.is_file() else path.name,
         tool=TOOL,
@@ -313,7 +322,7 @@ def read_oasis_duckdb(path: Path) -> Study:
         conditions=conditions,
         trials=partial(_read_trials, rows),
         dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
-        notes=[*NOTES, *norm_notes, *facts.notes, *separation_notes, *_list_notes(tables, configs, facts, sets)],
+        notes=[*NOTES, *norm_notes, *facts.notes, *separation_notes, *notes],
         recipe=next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))},
         scratch=(tables.scratch,),
     )
@@ -379,7 +388,13 @@ def _read_image_sets(tables: StoredTables, names: set[str]) -> dict[str, ImageSe
     for where, row in tables.rows("datasets"):
         with refuse_unreadable(where):
             if row["dataset_id"] in names:
-                sets[str(row["dataset_id"])] = ImageSet(recipe=_build_recipe(row))
+                params = row.get("generation_params")
+                params = json.loads(params) if isinstance(params, str) and params else params or {}
+                numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
+                strategy = {"strategy": params["strategy"]} if params.get("strategy") in STRATEGIES else {}
+                sets[str(row["dataset_id"])] = ImageSet(
+                    recipe={"image_set": str(row["dataset_id"])} | strategy | numbers
+                )
     for where, row in tables.rows("dataset_images"):
         with refuse_unreadable(where):
             if (image_set := sets.get(str(row["dataset_id"]))) is not None:
@@ -387,14 +402,6 @@ def _read_image_sets(tables: StoredTables, names: set[str]) -> dict[str, ImageSe
                 if row.get("excluded"):
                     image_set.excluded[str(row["image_id"])] = str(row.get("note") or "")
     return sets
-
-
-def _build_recipe(row: Mapping[str, Any]) -> dict[str, Any]:
-    params = row.get("generation_params")
-    params = json.loads(params) if isinstance(params, str) and params else params or {}
-    numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
-    strategy = {"strategy": params["strategy"]} if params.get("strategy") in STRATEGIES else {}
-    return {"image_set": str(row["dataset_id"])} | strategy | numbers
 
 
 def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) -> StudyItem:
@@ -406,25 +413,6 @@ def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageS
     is_excluded = bool(notes) and len(notes) == len(within) and item.key not in facts.images
     note = "; ".join(filter(None, notes.values())) or "Excluded in the source" if is_excluded else ""
     return replace(item, metadata=metadata, excluded=is_excluded, note=note)
-
-
-def _list_notes(
-    tables: StoredTables, configs: Mapping[str, Any], facts: TrialFacts, sets: Mapping[str, ImageSet]
-) -> list[str]:
-    notes = ["Of the prompts the database has only an override of the system turn: conditions hold a placeholder."]
-    empty_runs = [run for run in configs if run not in facts.models]
-    notes += [f"{len(empty_runs)} runs without trials are left out."] if empty_runs else []
-    states = Counter(str(config["run_status"]) for run, config in configs.items() if config["run_status"] != "done")
-    notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
-    late_exclusions = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
-    notes += (
-        [f"{late_exclusions} images were excluded after they were asked: their answers are taken."]
-        if late_exclusions
-        else []
-    )
-    counts = {table: tables.count(table) for table in NOT_TAKEN}
-    notes += [f"{n} {table} are not taken: they hold no answers." for table, n in counts.items() if n]
-    return notes
 
 
 OASIS_LLM = StudyFormat(

@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    INPUT_TURN,
     DesignNames,
     Study,
     StudyCall,
     StudyCondition,
     StudyDesign,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
     StudyJudge,
     StudyScore,
     StudyTrial,
-    describe_counts,
     read_time,
     refuse_unreadable,
     replace_non_finite,
-    separate_equal,
     split_model,
     sum_calls,
 )
@@ -82,20 +82,19 @@ def read_openai_evals(path: Path) -> Study:
     files = _find_logs(path)
     if not files:
         raise StudyError([f"{path.name}: no log of a run (JSON lines whose first line has the spec)"])
-    counts: Counter[str] = Counter()
-    items: dict[str, StudyItem] = {}
-    logs, conditions = [], []
+    draft = StudyDraft(TOOL)
+    counts, logs = draft.counts, []
     judges: dict[str, StudyJudge] = {}
     for file in files:
         log = _index_log(file, counts)
         with refuse_unreadable(file.name):
-            conditions.append(_build_condition(log))
+            draft.conditions.setdefault(log.condition, _build_condition(log))
         logs.append(log)
         for sample in log.samples:
             events = log.read_events(sample)
             with refuse_unreadable(f"{file.name}, sample {sample}"):
                 item = _build_item(log, sample, events)
-                if items.setdefault(item.key, item).input != item.input:
+                if draft.items.setdefault(item.key, item).input != item.input:
                     counts["other prompt"] += 1
                 calls = [event for event in events if event["type"] == "sampling"]
                 counts["no prompt"] += not calls
@@ -107,27 +106,20 @@ def read_openai_evals(path: Path) -> Study:
                             key=JUDGE, **split_model(model), prompt="openai-evals-judge", sampler="openai-evals-judge"
                         ),
                     ))  # fmt: skip
-    distinct_conditions, separation_notes = separate_equal(conditions)
-    return Study(
-        name=", ".join(sorted({str(log.spec.get("base_eval") or path.stem) for log in logs}))[:200],
-        tool=TOOL,
-        items=list(items.values()),
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, logs),
+    return draft.build(
+        ", ".join(sorted({str(log.spec.get("base_eval") or path.stem) for log in logs}))[:200],
+        partial(_read_trials, logs),
+        ["Costs, times of answers and settings of the models are not in the logs: they stay unknown."],
+        {
+            "reports": "{} final reports have means of the scores, which are computed here again.",
+            "no prompt": "{} samples have no recorded prompt: items have no text, and answers no usage.",
+            "several calls": "{} samples have several replies: the last one of the model is the answer.",
+            "other prompt": "{} samples were asked with another text in another run: the item has the first one.",
+            "errors": "{} recorded errors have no answer: failed trials.",
+            "others": "{} other events are not taken.",
+        },
         judges=judges,
-        notes=[
-            "Costs, times of answers and settings of the models are not in the logs: they stay unknown.",
-            *describe_counts(counts, {
-                "reports": "{} final reports have means of the scores, which are computed here again.",
-                "no prompt": "{} samples have no recorded prompt: items have no text, and answers no usage.",
-                "several calls": "{} samples have several replies: the last one of the model is the answer.",
-                "other prompt": "{} samples were asked with another text in another run: the item has the first one.",
-                "errors": "{} recorded errors have no answer: failed trials.",
-                "others": "{} other events are not taken.",
-            }),
-            *separation_notes,
-        ],
-    )  # fmt: skip
+    )
 
 
 def _index_log(file: Path, counts: Counter[str]) -> RunLog:
@@ -158,7 +150,7 @@ def _build_condition(log: RunLog) -> StudyCondition:
         key=log.condition,
         **split_model(model),
         prompt=f"openai-evals-{slugify_name(str(log.spec.get('base_eval') or 'eval'))}"[:70],
-        messages=({"role": "user", "content": "{{input}}"},),
+        messages=INPUT_TURN,
         sampler="openai-evals-default",
     )
 

@@ -15,24 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     DesignNames,
     Study,
     StudyCondition,
     StudyDesign,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
     StudyScore,
     StudyTrial,
-    describe_counts,
     read_finish,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
-    separate_equal,
 )
 from grading_app.study_import.text_files import find_files, read_json, read_text, read_yaml_files
 
@@ -75,17 +74,16 @@ def read_promptfoo(path: Path) -> Study:
     evaluations = _find_results(path)
     if not evaluations:
         raise StudyError([f"{path.name}: no results of promptfoo; write them with `promptfoo eval -o results.json`"])
-    counts: Counter[str] = Counter()
-    items: dict[str, StudyItem] = {}
-    conditions: dict[str, StudyCondition] = {}
+    draft = StudyDraft(TOOL)
+    counts = draft.counts
     for name, content in evaluations:
         providers = [one for one in _list((content.get("config") or {}).get("providers")) if isinstance(one, dict)]
         for where, row in _list_rows(name, content):
             with refuse_unreadable(where):
                 item = _build_item(row)
-                items.setdefault(item.key, item)
+                draft.items.setdefault(item.key, item)
                 condition = _build_condition(content, row, providers)
-                conditions.setdefault(condition.key, condition)
+                draft.conditions.setdefault(condition.key, condition)
                 parts = _list_assertions(row)
                 counts["not asked"] += (
                     not (row.get("response") or {}).get("output") and row.get("failureReason") != ERROR
@@ -94,26 +92,19 @@ def read_promptfoo(path: Path) -> Study:
                 counts["free"] += not row.get("cost")
                 counts["judges"] += sum(part["type"] in JUDGES for part, _ in parts)
                 counts["files"] += any(str(value).startswith("file://") for value in (row.get("vars") or {}).values())
-    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
     first = evaluations[0][1].get("config") or {}
-    return Study(
-        name=str(first.get("description") or "") or path.stem,
-        tool=TOOL,
-        items=list(items.values()),
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, evaluations),
-        notes=[
-            "Keys, headers and addresses of providers are not taken.",
-            *describe_counts(counts, {
-                "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",
-                "cached": "{} results came from the tool's own cache: nothing was paid.",
-                "judges": "{} scores are of judges, whose messages and costs are not in the file.",
-                "files": "{} results name a file as variable, which is not read.",
-                "not asked": "{} results are empty answers.",
-            }),
-            *separation_notes,
-        ],
-    )  # fmt: skip
+    return draft.build(
+        str(first.get("description") or "") or path.stem,
+        partial(_read_trials, evaluations),
+        ["Keys, headers and addresses of providers are not taken."],
+        {
+            "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",
+            "cached": "{} results came from the tool's own cache: nothing was paid.",
+            "judges": "{} scores are of judges, whose messages and costs are not in the file.",
+            "files": "{} results name a file as variable, which is not read.",
+            "not asked": "{} results are empty answers.",
+        },
+    )
 
 
 def _list(value: Any) -> list[Any]:

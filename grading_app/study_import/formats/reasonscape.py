@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
     DesignNames,
@@ -82,7 +82,20 @@ def read_reasonscape(path: Path) -> Study:
             break
         if not record_problems:
             _add_item(where, record, items, facts, problems)
-            condition = _build_condition(record)
+            stem, turns = re.sub(r"\W", "_", record["template"]), []
+            for place, turn in enumerate(record["messages"]):
+                around = f"{{{{meta.{stem}_{place}}}}}"
+                has_input = record["input"] in turn["content"]
+                content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if has_input else around
+                turns.append({"role": turn["role"], "content": content})
+            condition = StudyCondition(
+                key=_build_condition_key(record),
+                model=record["model"].rpartition("/")[2],
+                model_id=record["model"],
+                prompt=record["template"],
+                messages=tuple(turns),
+                sampler=record["sampler"],
+            )
             conditions.setdefault(condition.key, condition)
     if problems:
         raise StudyError(problems)
@@ -195,12 +208,7 @@ def _add_item(
     elif (item.input, item.target) != (record["input"], record["target"]):
         problems.append(f"{where}: {key} has another input or target than in an earlier record; another seed?")
         return
-    for name, text in _build_frames(record).items():
-        facts[key].setdefault(name, text)
-
-
-def _build_frames(record: Record) -> dict[str, str]:
-    """Return the texts of the messages around the input, by the names under which the prompt refers to them."""
+    # The prompt refers to the texts of the messages around the input by these names.
     stem = re.sub(r"\W", "_", record["template"])
     parts: dict[str, str] = {}
     for place, turn in enumerate(record["messages"]):
@@ -208,24 +216,8 @@ def _build_frames(record: Record) -> dict[str, str]:
         parts[f"{stem}_{place}"] = before if separator else turn["content"]
         if separator:
             parts[f"{stem}_{place}_end"] = after
-    return parts
-
-
-def _build_condition(record: Record) -> StudyCondition:
-    stem, turns = re.sub(r"\W", "_", record["template"]), []
-    for place, turn in enumerate(record["messages"]):
-        around = f"{{{{meta.{stem}_{place}}}}}"
-        has_input = record["input"] in turn["content"]
-        content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if has_input else around
-        turns.append({"role": turn["role"], "content": content})
-    return StudyCondition(
-        key=_build_condition_key(record),
-        model=record["model"].rpartition("/")[2],
-        model_id=record["model"],
-        prompt=record["template"],
-        messages=tuple(turns),
-        sampler=record["sampler"],
-    )
+    for name, text in parts.items():
+        facts[key].setdefault(name, text)
 
 
 def _build_condition_key(record: Record) -> str:
@@ -245,24 +237,7 @@ def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
 
 def _build_trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:
     usage, timings = record.get("usage") or {}, record.get("timings") or {}
-    return StudyTrial(
-        where=where,
-        condition=condition,
-        item=item,
-        sample_idx=sample_idx,
-        is_done=True,
-        answer=record["answer"],
-        raw_response=record["answer"],
-        finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
-        is_truncated=record["is_truncated"],
-        input_tokens=_read_count(usage.get("prompt_tokens")),
-        output_tokens=_read_count(usage.get("completion_tokens")),
-        scores=(_build_score(record, usage, timings),),
-    )
-
-
-def _build_score(record: Record, usage: Record, timings: Record) -> StudyScore:
-    """Return the record's own verdict. A truncated answer has no score."""
+    # The record's own verdict. A truncated answer has no score.
     detail = {
         "extracted": record.get("extracted_answer"),
         "normalised": record.get("normalized_answer") or "",
@@ -282,12 +257,26 @@ def _build_score(record: Record, usage: Record, timings: Record) -> StudyScore:
             "others": {name: value for name, value in record.items() if name not in KNOWN},
         },
     }
-    return StudyScore(
+    score = StudyScore(
         scorer=SCORER,
         value=None if record["is_truncated"] else float(record["is_correct"]),
         raw=str(record.get("extracted_answer") or "")[:2000],
         error="truncated" if record["is_truncated"] else "",
         detail=detail,
+    )
+    return StudyTrial(
+        where=where,
+        condition=condition,
+        item=item,
+        sample_idx=sample_idx,
+        is_done=True,
+        answer=record["answer"],
+        raw_response=record["answer"],
+        finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
+        is_truncated=record["is_truncated"],
+        input_tokens=_read_count(usage.get("prompt_tokens")),
+        output_tokens=_read_count(usage.get("completion_tokens")),
+        scores=(score,),
     )
 
 

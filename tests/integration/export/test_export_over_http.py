@@ -93,7 +93,7 @@ def test_unknown_tables_formats_and_filters_are_refused_with_a_message(client, e
 def test_the_command_of_a_parquet_export_parses_with_and_without_filters(client, experiment, monkeypatch):
     commands = []
     monkeypatch.setattr(
-        "grading_app.publish.export.parquet_process.stream_command", lambda arguments: commands.append(arguments) or []
+        "grading_app.publish.export.command_process.stream_command", lambda arguments: commands.append(arguments) or []
     )
     download(client, file_format="parquet")
     download(client, file_format="parquet", status="failed", error="server")

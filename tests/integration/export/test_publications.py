@@ -11,7 +11,7 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-from grading_app.publish.export.codebook import CODEBOOK
+from grading_app.publish.export.columns import CODEBOOK
 from grading_app.publish.export.export_tables import TABLES
 from grading_app.publish.export.publication import UNSTATED, write_publication
 from grading_app.publish.export.snapshots import SnapshotError

@@ -40,7 +40,7 @@ MAX_ADDRESSES = 200
 @pytest.fixture(autouse=True)
 def write_bundles_in_this_process(monkeypatch):
     """Write bundles in this process, because another process cannot see the rows of the test."""
-    monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
+    monkeypatch.setattr("grading_app.views.files.stream_command", run_in_this_process)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
 from grading_app.publish.figures.figure_set import FigureSource, list_figures
-from grading_app.publish.report import figure_blocks
+from grading_app.publish.report import report_source
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import FigureBlock
 from grading_app.results.scores import list_measures
@@ -36,7 +36,7 @@ OWNER = "zelda-of-the-lab"
 
 @pytest.fixture(autouse=True)
 def replace_drawings(monkeypatch):
-    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from grading_app.models import BlindReading
 from grading_app.parametric.model_board import list_parametric_experiments
 from grading_app.publish.export.publication import write_publication
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.sections.preregistration import write_blocks
+from grading_app.publish.report.sections.study_design import write_preregistration
 from runs_app import deletion
 from runs_app.models import Experiment, LanguageModel, Preregistration, Run
 from runs_app.planning.spec_io import build_spec
@@ -119,7 +119,7 @@ def test_the_text_is_for_an_archive(frozen, client):
 
 def describe(experiment):
     """Return the sentence that compares with the plan, and the role of each measure."""
-    head, _, measures = write_blocks(ReportSource(experiment))
+    head, _, measures = write_preregistration(ReportSource(experiment))
     text = "".join(span.text for span in head.spans)
     return text, {row["measure"]: row["role"] for row in measures.table.rows}
 
@@ -158,7 +158,7 @@ def test_a_report_names_what_differs_from_the_plan(answered):
 
 
 def test_a_report_without_a_plan_has_no_such_section(answered):
-    assert write_blocks(ReportSource(answered)) == []
+    assert list(write_preregistration(ReportSource(answered))) == []
 
 
 @pytest.fixture

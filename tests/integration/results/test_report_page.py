@@ -18,13 +18,12 @@ from scipy.stats import ttest_rel
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.publish.report import build, figure_blocks, files
+from grading_app.publish.report import build, files, report_source
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.composition import compose
 from grading_app.publish.report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
-from grading_app.publish.report.section_names import SECTION_NAMES
-from grading_app.publish.report.sections import WRITERS
+from grading_app.publish.report.section_names import SECTION_NAMES, WRITERS
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
@@ -45,7 +44,7 @@ def study():
 @pytest.fixture
 def plain_pictures(monkeypatch):
     """Replace figures by an empty drawing, for tests of other content."""
-    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
 
 
 @pytest.fixture
@@ -75,6 +74,7 @@ def get_table(document, name):
 def test_every_section_is_written_from_rows(study):
     document = build_document(study)
     assert [one.name for one in document.sections] == list(SECTION_NAMES) == list(WRITERS)
+    assert all(WRITERS.values())
     assert not any("could not be written" in join_texts(document, name) for name in SECTION_NAMES)
     assert "8 items" in join_texts(document, "question")
     assert "32 trials" in join_texts(document, "question")
@@ -366,7 +366,7 @@ def test_an_error_in_one_section_does_not_affect_the_others(study, monkeypatch, 
     def fail(source):
         raise ZeroDivisionError
 
-    monkeypatch.setitem(WRITERS, "costs", fail)
+    monkeypatch.setitem(WRITERS, "costs", [fail])
     document = build_document(study)
     assert "could not be written" in join_texts(document, "costs")
     assert "32 trials" in join_texts(document, "methods")
@@ -379,7 +379,7 @@ def broken_costs(monkeypatch):
     def fail(source):
         raise ZeroDivisionError
 
-    monkeypatch.setitem(WRITERS, "costs", fail)
+    monkeypatch.setitem(WRITERS, "costs", [fail])
 
 
 def test_an_incomplete_report_says_so_at_its_top_in_every_format(study, broken_costs, plain_pictures):

@@ -17,9 +17,9 @@ from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import GradeCondition, Rubric
 from grading_app.publish.export import snapshots
 from grading_app.publish.export.row_checks import RowError, check_row
-from grading_app.publish.export.row_rules import build_rules
 from grading_app.publish.export.snapshot_check import SnapshotFileError
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
+from grading_app.publish.export.study_rows import build_rules
 from grading_app.study_import import snapshot_reader
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.snapshot_reader import load_rules

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from grading_app.parametric import answer_lengths
-from grading_app.parametric.answer_lengths import LengthQuery, count_lengths
+from grading_app.parametric import answer_views
 from grading_app.parametric.answer_texts import MIN_BYTES, TextQuery, measure_compression, measure_spectra
+from grading_app.parametric.answer_views import LengthQuery, count_lengths
 from grading_app.parametric.point_counts import list_graders
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
@@ -102,7 +102,7 @@ def test_lengths_count_every_answer_by_its_outcome():
 
 def test_truncated_answers_are_censored_at_their_length():
     # One of four answers is truncated at 20. Then one of the two remaining answers ends at 30.
-    lengths = answer_lengths.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
+    lengths = answer_views.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
     assert [(step.time, 1 - step.survival) for step in lengths.estimate_survival()] == [
         (10, 0.25),
         (30, 0.625),
@@ -113,8 +113,8 @@ def test_truncated_answers_are_censored_at_their_length():
 
 
 def test_merging_lengths_never_shortens_an_answer(monkeypatch):
-    monkeypatch.setattr(answer_lengths, "MAX_LENGTHS", 10)
-    rows = answer_lengths._merge_lengths([(at, 0, 1, 0) for at in range(1, 101)])
+    monkeypatch.setattr(answer_views, "MAX_LENGTHS", 10)
+    rows = answer_views._merge_lengths([(at, 0, 1, 0) for at in range(1, 101)])
     assert len(rows) == 10
     assert rows[0] == (10, 0, 10, 0)
     assert sum(right for _, _, right, _ in rows) == 100

@@ -36,7 +36,7 @@ def immediate_worker(monkeypatch):
 @pytest.fixture(autouse=True)
 def in_process_bundles(monkeypatch):
     """Another process would not see the rows of the test."""
-    monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
+    monkeypatch.setattr("grading_app.views.files.stream_command", run_in_this_process)
 
 
 @pytest.fixture

@@ -21,10 +21,9 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.consistency_check import compare_counters
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN
 from grading_app.publish.export.row_checks import RowError, check_row, read_row
-from grading_app.publish.export.row_rules import build_rules
 from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
 from grading_app.publish.export.snapshots import write_study
-from grading_app.publish.export.study_rows import ARRIVAL, TABLES
+from grading_app.publish.export.study_rows import ARRIVAL, TABLES, build_rules
 from grading_app.study_import import snapshot_import
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.snapshot_reader import load_rules

@@ -15,7 +15,7 @@ from datasets_app.pending_uploads import stage_upload
 from grading_app.models import Snapshot
 from grading_app.study_import.import_jobs import CHECK
 from grading_app.study_import.import_jobs import TASK as STUDY_TASK
-from grading_app.views.snapshots import SNAPSHOT_TASK
+from grading_app.views.files import SNAPSHOT_TASK
 from runs_app.forms.parametric import SAMPLE
 from runs_app.tasks import maintain
 from tests import factories

@@ -17,7 +17,7 @@ from grading_app.consistency_check import find_differences
 from grading_app.judging import panels
 from grading_app.models import CachedAggregate
 from grading_app.publish.export.study_rows import TABLES
-from grading_app.publish.report import figure_blocks
+from grading_app.publish.report import report_source
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import Paragraph, TableBlock
 from grading_app.tasks import compute_aggregates
@@ -111,7 +111,7 @@ def second_server():
 def test_a_second_database_has_the_same_content_numbers_and_pages(
     transactional_db, second_server, settings, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
     study = make_whole_study()
     assert {table.model.__name__ for table in TABLES if not table.model._default_manager.exists()} == EMPTY
     assert find_differences() == []

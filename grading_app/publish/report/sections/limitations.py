@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from evalsite.lib.text.number_format import format_count
 from grading_app.publish.report.document import Block, Listing, Span, make_paragraph, make_sentence
 from grading_app.publish.report.report_source import ReportSource
+from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import SHARE, describe_coverage
@@ -19,32 +20,29 @@ MANY_LOST = 0.05
 """The share of trials without a score from which a report mentions them."""
 
 
-def write_blocks(source: ReportSource) -> list[Block | None]:
-    checks = (
-        _check_items,
-        _check_open_trials,
-        _check_lost_trials,
-        _check_unscored_answers,
-        _check_repetitions,
-        _check_pooled_waves,
-        _check_variance,
-        _check_served_models,
-        _check_model_families,
-        _check_unpriced_calls,
-        _check_drift,
+Check = Callable[[ReportSource], Iterator[Span]]
+CHECKS: list[Check] = []
+
+
+def limitation(check: Check) -> Check:
+    """Add a check to those of the section. It yields a sentence for each limitation that it finds."""
+    CHECKS.append(check)
+    return check
+
+
+@writes("limitations")
+def write_limitations(source: ReportSource) -> Block | None:
+    limitations = [[sentence] for check in CHECKS for sentence in check(source)]
+    if limitations:
+        return Listing(limitations)
+    return make_paragraph(
+        "The checks of this section found no limitation. They cover the number of items, lost answers, "
+        "repetitions, versions and providers of the models, the families of judges, and unknown costs."
     )
-    limitations = [limitation for check in checks for limitation in check(source)]
-    if not limitations:
-        return [
-            make_paragraph(
-                "The checks of this section found no limitation. They cover the number of items, lost answers, "
-                "repetitions, versions and providers of the models, the families of judges, and unknown costs."
-            )
-        ]
-    return [Listing([[limitation] for limitation in limitations])]
 
 
-def _check_items(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_items(source: ReportSource) -> Iterator[Span]:
     items = source.experiment.dataset.active_count
     if items >= FEW_ITEMS:
         return
@@ -60,7 +58,8 @@ def _check_items(source: ReportSource) -> Iterator[Span]:
     )
 
 
-def _check_open_trials(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_open_trials(source: ReportSource) -> Iterator[Span]:
     open_trials = source.count("n_pending") + source.count("n_running")
     if open_trials:
         text = (
@@ -70,7 +69,8 @@ def _check_open_trials(source: ReportSource) -> Iterator[Span]:
         yield make_sentence(text, source.get_url("experiment_progress"))
 
 
-def _check_lost_trials(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_lost_trials(source: ReportSource) -> Iterator[Span]:
     for outcome in source.frames.outcomes:
         n_ended = outcome.done + outcome.failed
         n_lost = outcome.failed + outcome.unread
@@ -82,7 +82,8 @@ def _check_lost_trials(source: ReportSource) -> Iterator[Span]:
             )
 
 
-def _check_unscored_answers(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_unscored_answers(source: ReportSource) -> Iterator[Span]:
     """Yield the conditions with many answers that a measure could not score: they are in no mean of it."""
     for measure in source.board.measures:
         if measure.is_rating:
@@ -98,7 +99,8 @@ def _check_unscored_answers(source: ReportSource) -> Iterator[Span]:
                 )
 
 
-def _check_repetitions(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_repetitions(source: ReportSource) -> Iterator[Span]:
     if source.experiment.samples == 1 and len(source.experiment.waves.all()) < 2:
         yield make_sentence(
             "Each cell was asked once, so the variance over repetitions is unknown.",
@@ -106,12 +108,14 @@ def _check_repetitions(source: ReportSource) -> Iterator[Span]:
         )
 
 
-def _check_pooled_waves(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_pooled_waves(source: ReportSource) -> Iterator[Span]:
     if pooled := find_pooled_waves(source.experiment, None):
         yield make_sentence(" ".join(pooled.sentences), source.get_url("experiment_waves"))
 
 
-def _check_variance(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_variance(source: ReportSource) -> Iterator[Span]:
     """Yield the conditions whose repetitions all agree: they are no independent evidence."""
     constant: dict[str, list[str]] = defaultdict(list)
     for measure in source.measures:
@@ -127,7 +131,8 @@ def _check_variance(source: ReportSource) -> Iterator[Span]:
         )
 
 
-def _check_served_models(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_served_models(source: ReportSource) -> Iterator[Span]:
     by_model: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for condition in source.conditions:
         for served_as in source.served_models.get(condition.pk, []):
@@ -142,7 +147,8 @@ def _check_served_models(source: ReportSource) -> Iterator[Span]:
             yield make_sentence(f"{name} was served by several providers: {join_words(sorted(providers))}.", page)
 
 
-def _check_model_families(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_model_families(source: ReportSource) -> Iterator[Span]:
     """Yield each judge that shares a family with a model that it judged. Judges may prefer their own family."""
     solvers = {_identify(condition.model): condition.model.name for condition in source.generation_conditions}
     judges = {_identify(condition.model): condition.model.name for condition in source.judge_conditions}
@@ -165,14 +171,16 @@ def _identify(model: LanguageModel) -> tuple[str, str]:
     return str(model.endpoint.provider), model.model
 
 
-def _check_unpriced_calls(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_unpriced_calls(source: ReportSource) -> Iterator[Span]:
     unpriced = source.count("n_unpriced")
     if unpriced:
         text = f"The cost of {count_noun(unpriced, 'call')} is unknown, so the costs are lower bounds."
         yield make_sentence(text, source.get_url("experiment_ledger"))
 
 
-def _check_drift(source: ReportSource) -> Iterator[Span]:
+@limitation
+def check_drift(source: ReportSource) -> Iterator[Span]:
     yield from (
         make_sentence(f"Drift: {warning}.", source.get_url("experiment_detail"))
         for warning in source.manifest["warnings"]

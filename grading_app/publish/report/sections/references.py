@@ -9,12 +9,13 @@ from grading_app.publish.report.document import (
     FigureBlock,
     Listing,
     Paragraph,
-    Section,
+    ReportSection,
     Span,
     TableBlock,
     make_paragraph,
 )
 from grading_app.publish.report.report_source import ReportSource
+from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import join_words
 from grading_app.raters.measure_descriptions import MEASURE_DESCRIPTIONS
 
@@ -93,7 +94,8 @@ FULL = (
 """The works that this module and the measures of agreement cite, with their titles."""
 
 
-def write_blocks(source: ReportSource) -> list[Block | None]:
+@writes("references")
+def write_references(source: ReportSource) -> list[Block | None]:
     words = "\n".join(text for section in source.sections for text in _list_texts(section))
     lower_words = words.lower()
     citations = [(statistic, reference) for word, statistic, reference in REFERENCES if word.lower() in lower_words]
@@ -114,7 +116,7 @@ def _identify(reference: str) -> str:
     return reference.partition(")")[0]
 
 
-def _list_texts(section: Section) -> Iterator[str]:
+def _list_texts(section: ReportSection) -> Iterator[str]:
     """Yield the texts that name statistics: those of sentences, of tables and of captions. Names of rows are among
     them only where a table lists measures or tests."""
     for block in section.blocks:

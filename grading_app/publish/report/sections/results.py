@@ -1,30 +1,45 @@
-"""Results: the leaderboard, paired differences and the comparison with norms, each with its figures."""
+"""Results: the leaderboard, differences and norms by measure with their figures, and the agreement of raters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
+from django.http import QueryDict
+
+from evalsite.lib.text.number_format import format_count
 from grading_app.publish.report.document import (
     Block,
-    FigureBlock,
     Heading,
     make_paragraph,
     make_sentence,
     make_table_block,
 )
-from grading_app.publish.report.figure_blocks import make_figure_block
-from grading_app.publish.report.report_source import ReportSource
+from grading_app.publish.report.report_source import ReportSource, make_figure_block
+from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, join_words
+from grading_app.raters import agreement_figures
+from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.raters.agreement_tables import make_pair_table
+from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.norms import build_norm_tables
-from grading_app.results.figure import Figure
-from grading_app.results.figures import analysis, cost, dimensions, list_results_figures, planes, reliability
+from grading_app.results.figures import (
+    analysis,
+    calibration,
+    cost,
+    dimensions,
+    list_results_figures,
+    planes,
+    reliability,
+)
 from grading_app.results.figures.analysis import prepend_measure
 from grading_app.results.leaderboard_tables import make_leaderboard_table
 from grading_app.results.scores import Measure
-from grading_app.results.table import ResultTable
+from grading_app.results.table import ResultColumn, ResultTable, Row
+from grading_app.statistics.known_coverage import describe_estimates_coverage
 
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction."
@@ -47,31 +62,13 @@ SHOWN = {
 MAX_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
 
 
-def write_blocks(source: ReportSource) -> list[Block | None]:
+@writes("results")
+def write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
+    """Yield the best conditions, the leaderboard in a table for each measure, and the effort by condition."""
     if not source.measures:
-        return [make_paragraph("No answer has a score yet.", tone="note")]
-    blocks: list[Block | None] = [*_write_leaderboard(source), *_write_figures(source)]
-    for measure in source.measures[:MAX_MEASURES]:
-        blocks += _write_measure(source, measure)
-    if len(source.measures) > MAX_MEASURES:
-        remaining = len(source.measures) - MAX_MEASURES
-        blocks.append(make_paragraph(make_sentence(f"The analysis page has {count_noun(remaining, 'further measure')}.",
-                                        source.get_url("experiment_analysis")), tone="note"))  # fmt: skip
-    return blocks
-
-
-def _write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
+        yield make_paragraph("No answer has a score yet.", tone="note")
+        return
     page = source.get_url("experiment_results")
-    yield _write_best_conditions(source, page)
-    table = make_leaderboard_table(source.board)
-    yield from (_write_board_part(table, measure, page) for measure in source.board.measures)
-    totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
-    effort = _select_columns(table, "effort", "Effort by condition", totals)
-    yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page)
-
-
-def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
-    """Return a sentence for each condition that is best on a measure, and one for the measures without a best one."""
     measures: dict[str, list[str]] = {}
     for measure in source.board.measures:
         scored_rows = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
@@ -79,7 +76,7 @@ def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
             continue
         best = next((row.label for row in scored_rows if source.board.is_best(row, measure)), "No condition")
         measures.setdefault(best, []).append(measure.label)
-    return make_paragraph(
+    yield make_paragraph(
         *(
             make_sentence(
                 f"{best} scores higher than every other condition on {join_words(names)}, by paired tests over common "
@@ -89,6 +86,11 @@ def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
             for best, names in measures.items()
         )
     )
+    table = make_leaderboard_table(source.board)
+    yield from (_write_board_part(table, measure, page) for measure in source.board.measures)
+    totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
+    effort = _select_columns(table, "effort", "Effort by condition", totals)
+    yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page)
 
 
 def _write_board_part(table: ResultTable, measure: Measure, page: str) -> Block:
@@ -111,48 +113,122 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
     return replace(table, name=name.replace(":", "-"), title=title, columns=selected, rows=rows, links=[])
 
 
-def _write_figures(source: ReportSource) -> Iterator[Block]:
+@writes("results")
+def write_figures(source: ReportSource) -> Iterator[Block]:
+    if not source.measures:
+        return
     for figure in [*list_results_figures(source.frames), *islice(cost.make_figures(source.board), 1)]:
         if figure.in_report:
             yield make_figure_block(source, figure)
 
 
-def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]:
-    data = source.get_analysis_data(measure)
-    tables = [table for table in (*build_condition_tables(data), *build_norm_tables(data)) if table.name in SHOWN]
-    blocks: list[Block | None] = [Heading(measure.label)] if tables else []
-    suffix = f"-{measure.key.replace(':', '-')}"
-    for table in tables:
-        page = source.get_analysis_url(measure, table.name)
-        # The measure is in name and title. The sentence stands before the table.
-        title = prepend_measure(table.title, measure.label)
-        blocks += [
-            make_paragraph(make_sentence(table.sentence, page)) if table.sentence else None,
-            make_table_block(
-                replace(table, name=f"{table.name}{suffix}", title=title, sentence=""), SHOWN[table.name], page
-            ),
+@writes("results")
+def write_measures(source: ReportSource) -> Iterator[Block | None]:
+    """Yield the differences and the comparison with norms on each measure, with their figures."""
+    for measure in source.measures[:MAX_MEASURES]:
+        data = source.get_analysis_data(measure)
+        tables = [table for table in (*build_condition_tables(data), *build_norm_tables(data)) if table.name in SHOWN]
+        suffix = f"-{measure.key.replace(':', '-')}"
+        if tables:
+            yield Heading(measure.label)
+        for table in tables:
+            page = source.get_analysis_url(measure, table.name)
+            if table.sentence:
+                yield make_paragraph(make_sentence(table.sentence, page))
+            title = prepend_measure(table.title, measure.label)
+            named_table = replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
+            yield make_table_block(named_table, SHOWN[table.name], page)
+        pictures = analysis.make_figures({table.name: table for table in tables}, measure.label)
+        figures = [replace(figure, name=figure.name + suffix) for figure in pictures]
+        if (ratings := source.figures.load_ratings(measure)) is not None:
+            figures += [figure for figure in dimensions.make_figures(ratings, suffix) if figure.in_report]
+            rated = [rating for rating in source.measures if rating.is_rating]
+            if measure == rated[0] and len(rated) > 1 and (other := source.figures.load_ratings(rated[1])):
+                figures += [figure for figure in planes.make_figures(ratings, other) if figure.in_report]
+        if (figure := reliability.make_figure(data.scores, source.frames.labels, measure.label, suffix)) is not None:
+            figures.append(figure)
+        yield from (make_figure_block(source, figure, measure=measure.key) for figure in figures)
+    if (remaining := len(source.measures) - MAX_MEASURES) > 0:
+        text = f"The analysis page has {count_noun(remaining, 'further measure')}."
+        yield make_paragraph(make_sentence(text, source.get_url("experiment_analysis")), tone="note")
+
+
+@writes("agreement")
+def write_agreement(source: ReportSource) -> list[Block | None]:
+    selection = RatingSelectionForm(QueryDict(), source.experiment).get_selection()
+    if selection is None or len(selection.raters) < 2:
+        return [
+            make_paragraph(
+                "The same answers have scores of one rater only, so there is no agreement to report.", tone="note"
+            )
         ]
-    tables_by_name = {table.name: table for table in tables}
-    pictures = [
-        replace(figure, name=figure.name + suffix) for figure in analysis.make_figures(tables_by_name, measure.label)
+    roles = assign_roles(selection, {})
+    (result,) = AGREEMENT.compute([AgreementQuery(selection, roles)], lambda _: None)
+    page = source.get_url("experiment_agreement")
+    if result.report is None:
+        return [make_paragraph("The raters scored no answers or items in common.", tone="note")]
+    report = result.report
+    blocks: list[Block | None] = [
+        make_paragraph(
+            make_sentence(
+                f"{count_noun(len(report.coverage), 'rater')} scored {_describe_units(selection, result.units)}; "
+                f"{format_count(report.shared)} of them have at least two scores. ",
+                page,
+            ),
+            make_sentence(f"The raters are: {'; '.join(rater.label for rater in selection.raters)}.", page),
+        ),
+        _write_measures(report, page),
+        _write_pairs(report, selection, page),
     ]
-    return [
-        *blocks,
-        *(make_figure_block(source, picture, measure=measure.key) for picture in pictures),
-        *_write_further_figures(source, measure),
-    ]
+    figures = [*agreement_figures.make_figures(selection, roles, result), calibration.make_figure(source.experiment)]
+    return [*blocks, *(make_figure_block(source, figure) for figure in figures if figure)]
 
 
-def _write_further_figures(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
-    """Yield the further figures of a measure: of a dimension, of two dimensions, of repetitions."""
-    suffix = f"-{measure.key.replace(':', '-')}"
-    figures: list[Figure] = []
-    if (data := source.figures.load_ratings(measure)) is not None:
-        figures += [figure for figure in dimensions.make_figures(data, suffix) if figure.in_report]
-        ratings = [rating for rating in source.measures if rating.is_rating]
-        if measure == ratings[0] and len(ratings) > 1 and (other := source.figures.load_ratings(ratings[1])):
-            figures += [figure for figure in planes.make_figures(data, other) if figure.in_report]
-    scores = source.get_analysis_data(measure).scores
-    if (figure := reliability.make_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
-        figures.append(figure)
-    yield from (make_figure_block(source, figure, measure=measure.key) for figure in figures)
+def _describe_units(selection: RatingSelection, n: int) -> str:
+    if selection.in_pairs:
+        return count_noun(n, "pair of answers", "pairs of answers")
+    if selection.covers_answers:
+        return count_noun(n, "answer") + (f" on {selection.criterion}" if selection.criterion else "")
+    return f"{count_noun(n, 'item')} on {selection.units.partition(':')[2]}"
+
+
+def _write_measures(report: Any, page: str) -> Block:
+    columns = [
+        ResultColumn("measure", "Measure"),
+        ResultColumn("estimate", "Estimate", "number", 3),
+        ResultColumn("interval", "95 % interval", "interval", 3),
+        ResultColumn("units", "Units", "count"),
+        ResultColumn("source", "Source"),
+        ResultColumn("why", "Note"),
+    ]
+    rows: list[Row] = []
+    for line in report.measures:
+        result = line.estimate
+        rows.append(
+            {
+                "measure": line.name,
+                "estimate": result.estimate if result else None,
+                "interval": (result.low, result.high) if result and result.low is not None else None,
+                "units": result.units if result else None,
+                "source": line.description.citation,
+                "why": line.reason if not result or result.estimate is None else "",
+            }
+        )
+    coverage = describe_estimates_coverage((line.name, line.estimate) for line in report.measures)
+    notes = [f"Level of measurement: {report.level}; {report.level_reason}.", *([coverage] if coverage else [])]
+    table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
+    notes_shown = ("why",) if any(row["why"] for row in rows) else ()
+    return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
+
+
+def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | None:
+    labels = {rater.key: rater.label for rater in selection.all_raters}
+    if not report.pairs:
+        return None
+    table = make_pair_table(report.pairs, labels, is_nominal=report.level == "nominal")
+    notes = (
+        ["Same rating: over the single ratings, if a rater's score is the mean of several."]
+        if selection.singles
+        else []
+    )
+    return make_table_block(replace(table, title="Agreement of pairs of raters", notes=notes), rows=page)
