@@ -48,7 +48,7 @@ def fingerprint_results(experiment: Experiment, wave: Wave | None) -> str:
 def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | None = None) -> dict[int, str]:
     """Return the fingerprint of each experiment by its key, in three queries. `wave` is for a single experiment."""
     keys = [experiment.pk for experiment in experiments]
-    runs = Run.objects.generating().filter(experiment__in=keys)
+    runs = Run.objects.answering(keys)
     runs = runs.filter(wave=wave) if wave else runs
     counters, grades = defaultdict(list), defaultdict(list)
     columns = ("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")

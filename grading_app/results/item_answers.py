@@ -57,7 +57,7 @@ def get_answer_page(item: Item, user: Any, number: Any) -> tuple[Page[Any], list
     The number of queries is constant. The unique index of trials finds them by (run, item).
     """
     experiments = Experiment.objects.visible_to(user).filter(dataset=item.dataset_id)
-    runs = list(Run.objects.filter(experiment__in=experiments).generating().values_list("pk", flat=True))
+    runs = list(Run.objects.answering(experiments).values_list("pk", flat=True))
     trials = Trial.objects.filter(run__in=runs, item=item).order_by()
     cells = (
         trials.values(*CELL_FIELDS)

@@ -46,7 +46,7 @@ def _start(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, 
 def start_next_queued(experiment_ids: Collection[int]) -> None:
     """Start the next queued run of each experiment that has no running, paused or stopped run."""
     for experiment_id in experiment_ids:
-        runs = Run.objects.generating().filter(experiment_id=experiment_id)
+        runs = Run.objects.answering([experiment_id])
         if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
             continue
         upcoming = runs.filter(status=Run.Status.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Self
 
@@ -39,6 +39,10 @@ class RunQuerySet(TransitionQuerySet):
     def generating(self) -> Self:
         """Return the runs that answer the design's items, without judges and rubric writers."""
         return self.filter(condition__stage=Condition.Stage.GENERATE)
+
+    def answering(self, experiments: Iterable[Experiment | int]) -> Self:
+        """Return the runs that answer the items of these experiments, given as rows or keys."""
+        return self.generating().filter(experiment__in=experiments)
 
     def callable_here(self) -> Self:
         """Return the runs whose calls this site may make: not the answers of imported studies, nor other programs'."""

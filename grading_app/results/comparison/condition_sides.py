@@ -56,7 +56,7 @@ def list_sides(
     readings: the reader's blind readings by the keys of their experiments.
     """
     by_key = {experiment.pk: experiment for experiment in experiments}
-    runs = Run.objects.generating().filter(experiment__in=by_key).order_by("pk")
+    runs = Run.objects.answering(by_key).order_by("pk")
     run_keys = list(runs.values_list("condition", "wave"))
     conditions: dict[int, list[Condition]] = defaultdict(list)
     conditions_with_runs = Condition.objects.filter(pk__in={pk for pk, _ in run_keys}).order_by("pk")
