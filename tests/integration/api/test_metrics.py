@@ -1,11 +1,14 @@
 """The numbers for Prometheus: they equal the rows, and only operators read them."""
 
+import json
+import re
 from decimal import Decimal
 
 import pytest
 from django.db.models import Sum
 from prometheus_client.parser import text_string_to_metric_families
 
+from evalsite.lib.ops.installation import ROOT
 from runs_app.llm.calls import LOST
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests.factories.tokens import make_api_client
@@ -41,6 +44,16 @@ def test_the_numbers_equal_the_rows(team, pilot, django_assert_max_num_queries):
     )
     running = Run.objects.filter(status="running").aggregate(n=Sum("n_pending"))["n"] or 0
     assert numbers["evalsite_queue_depth",] == running
+
+
+def test_each_metric_of_the_dashboard_is_exported(team, pilot):
+    """A new site has no value for some of them; their names and types are there."""
+    dashboard = json.loads((ROOT / "docs/deploy/grafana-dashboard.json").read_text(encoding="utf-8"))
+    queries = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    asked = {name.removesuffix("_total") for name in re.findall(r"evalsite_[a-z_]+", queries)}
+    answer = make_api_client(team.operator).get("/metrics").content.decode()
+    assert {family.name for family in text_string_to_metric_families(answer)} >= asked
+    assert len(asked) > 5
 
 
 def test_only_tokens_of_operators_that_reach_all_experiments_read_them(team, pilot):

@@ -11,11 +11,13 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from runs_app.annotations import annotate
 from runs_app.models import TextSet
+from tests.factories import make_experiment
 from tests.factories.gradings import make_scale_rubric
 from tests.factories.judges import make_grader, make_starter_rubric
 from tests.factories.tokens import make_bearer, make_token
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
+JSON = {"data": {}, "content_type": "application/json"}
 TO_LOGIN = 302
 NO_TOKEN = 401
 HIDDEN = 404
@@ -387,6 +389,28 @@ def test_a_token_gets_what_the_session_of_its_account_gets(name, lab):
     lab.people["owner"].is_active = False
     lab.people["owner"].save()
     assert ask(texts["owner"]) == NO_TOKEN, "the account is deactivated"
+
+
+GATEWAY = {"gateway_models": ("get", 200), "gateway_chat": ("post", 400), "gateway_messages": ("post", 400)}
+
+
+@pytest.mark.parametrize("name", GATEWAY)
+def test_a_token_of_the_experiment_opens_the_gateway_to_those_who_may_edit_it(name, lab):
+    """An empty request of a program with access is refused with 400."""
+    (method, answer), address = GATEWAY[name], reverse(name, args=[lab.experiment.slug])
+
+    def ask(person, scope="run", experiment=lab.experiment):
+        text = make_token(lab.people[person], scope, experiment=experiment)[1]
+        return getattr(make_bearer(text), method)(address, **({} if method == "get" else JSON)).status_code
+
+    statuses = {person: ask(person) for person in PEOPLE if person}
+    assert statuses == {
+        "rater": HIDDEN, "viewer": HIDDEN, "researcher": HIDDEN, "owner": answer, "operator": answer
+    }  # fmt: skip
+    assert ask("owner", "read") == 403, "it may not make calls"
+    assert ask("owner", "admin", None) == 403, "it is for all experiments"
+    other = make_experiment("other", owner=lab.people["owner"], dataset=lab.experiment.dataset, models=[], prompts=[])
+    assert ask("owner", "run", other) == HIDDEN
 
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])
