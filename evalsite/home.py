@@ -76,7 +76,7 @@ def home(request: HttpRequest) -> HttpResponse:
     has_ended_trials = Q(runs__n_done__gt=0) | Q(runs__n_failed__gt=0)
     ended = visible.exclude(pk__in=under_way).filter(has_ended_trials).distinct()
     finished = [_describe(row) for row in ended.order_by(F("finished_at").desc(nulls_last=True), "-pk")[:MAX_SHOWN]]
-    headlines = load_headlines([row["experiment"] for row in finished])
+    headlines = load_headlines([row["experiment"] for row in finished], user)
     for row in finished:
         row["headline"] = headlines.get(row["experiment"].pk)
         row["is_new"] = bool(last_visit and (at := row["experiment"].finished_at) and at > last_visit)

@@ -1,4 +1,4 @@
-"""The headline scores of a list of experiments: the first measure of each, over its conditions.
+"""The headline scores of a list of experiments: the best condition of each on its first measure, with its interval.
 
 Headlines of small experiments are computed during the request, in one query for all experiments, and cached. Headlines
 of large experiments come from stored results, so they appear after somebody has opened the results.
@@ -7,41 +7,61 @@ of large experiments come from stored results, so they appear after somebody has
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.cache import cache
 
 from evalsite.lib.text.hashing import hash_content
-from grading_app.models import CachedAggregate, GradeCondition
+from grading_app.models import BlindReading, CachedAggregate, GradeCondition
 from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
-from grading_app.results.scores import Measure, list_measures_of_many, load_condition_means
+from grading_app.results.scores import Measure, estimate, list_measures_of_many, load_highest_scores
 from grading_app.results.statistic_format import format_mean, format_mean_interval
+from runs_app.condition_labels import load_labels
+from runs_app.models import Preregistration
 
 CACHE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The lowest and the highest mean of an experiment's conditions on its first measure."""
+    """The condition with the highest mean on an experiment's first measure.
+
+    low, high: the 95 % interval; None without one. conditions: the number of conditions with a score. label: the name
+    of the condition; "" for a single condition and for a reader from whom names are hidden.
+    """
 
     measure: str
-    low: float
-    high: float
+    condition: int
+    mean: float
+    low: float | None
+    high: float | None
     is_share: bool
+    is_rating: bool
     conditions: int
+    label: str = ""
 
     @property
     def text(self) -> str:
-        if self.low == self.high:
-            return format_mean(self.low, self.is_share)
-        return format_mean_interval(self.low, self.high, self.is_share)
+        return format_mean(self.mean, self.is_share)
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval, or "" without one."""
+        return "" if self.low is None else format_mean_interval(self.low, self.high, self.is_share)
+
+    @property
+    def rank(self) -> str:
+        """The place of the condition among several: the best, or for ratings the highest, which is no merit."""
+        if self.conditions == 1:
+            return ""
+        return f"{'highest' if self.is_rating else 'best'} of {self.conditions}"
 
 
-def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
+def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]:
     """Return headlines by the experiments' keys, in a constant number of queries.
 
-    experiments: with the totals of `with_totals`.
+    experiments: with the totals of `with_totals`. user: the reader, from whom names of models may be hidden.
     """
     first = {pk: measures[0] for pk, measures in list_measures_of_many(experiments).items() if measures}
     done = {experiment.pk: experiment.read_totals().done for experiment in experiments}
@@ -51,22 +71,31 @@ def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
         pk: [pk, done[pk], measure.key, measure.kind, measure.grader, changes.get(measure.grade_condition or 0)]
         for pk, measure in first.items()
     }
-    names = {f"headline:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
+    names = {f"best:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
     small = {pk: first[pk] for pk in missing if done[pk] <= MAX_ANSWERS_PER_REQUEST}
-    computed = {
-        pk: _make_headline(measure, means)
-        for pk, (measure, means) in (load_condition_means(small) if small else {}).items()
-    }
+    computed = {}
+    for pk, (scores, conditions) in (load_highest_scores(small) if small else {}).items():
+        measure, (condition,) = small[pk].settle(scores), scores.conditions.tolist()
+        score = estimate(scores, measure, condition)
+        if score.mean is not None:
+            computed[pk] = Headline(
+                measure.label, condition, score.mean, score.low, score.high, measure.is_share, measure.is_rating,
+                conditions,
+            )  # fmt: skip
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
     large = [pk for pk in missing if done[pk] > MAX_ANSWERS_PER_REQUEST]
-    return headlines | computed | (_load_stored_headlines(large) if large else {})
-
-
-def _make_headline(measure: Measure, means: list[float]) -> Headline:
-    return Headline(measure.label, min(means), max(means), measure.is_share, len(means))
+    headlines |= computed | (_load_stored_headlines(large) if large else {})
+    compared = [pk for pk, headline in headlines.items() if headline.conditions > 1]
+    if not compared:
+        return headlines
+    hidden = set(BlindReading.objects.hidden_for(user).values_list("experiment", flat=True))
+    hidden |= set(Preregistration.objects.unfinished().values_list("experiment", flat=True))
+    labels = load_labels([pk for pk in compared if pk not in hidden])
+    return {pk: replace(headline, label=labels.get(headline.condition, "") if headline.conditions > 1 else "")
+            for pk, headline in headlines.items()}  # fmt: skip
 
 
 def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
@@ -77,7 +106,13 @@ def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
         if query != [experiment, None, False, None, None] or not board or not board["measures"]:
             continue
         measure = Measure(**board["measures"][0])
-        means = [board_row["scores"][measure.key]["mean"] for board_row in board["rows"]]
-        if known_means := [mean for mean in means if mean is not None]:
-            headlines[experiment] = _make_headline(measure, known_means)
+        scores = {row["condition"]: row["scores"][measure.key] for row in board["rows"]}
+        known = {key: score for key, score in scores.items() if score["mean"] is not None}
+        if not known:
+            continue
+        condition = min(known, key=lambda key: (-known[key]["mean"], key))
+        mean, low, high = (known[condition][name] for name in ("mean", "low", "high"))
+        headlines[experiment] = Headline(
+            measure.label, condition, mean, low, high, measure.is_share, measure.is_rating, len(known)
+        )
     return headlines

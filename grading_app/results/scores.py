@@ -466,19 +466,31 @@ def count_ratings(
     return counts
 
 
-def load_condition_means(measures: Mapping[int, Measure]) -> dict[int, tuple[Measure, list[float]]]:
-    """Return the settled measure and the means of its conditions, for one measure of each experiment by its key.
+def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[ItemScores, int]]:
+    """Return the scores of the condition with the highest mean, and the number of conditions with a score.
 
-    One query for any number of experiments. Experiments without a score are left out.
+    measures: one for each experiment, by its key. One query for any number of experiments. Experiments without a score
+    are left out. `is_binary` is that of all conditions of the experiment.
     """
     rows = fetch_rows(
-        f"""SELECT experiment_id, condition_id, avg(score), {ALL_ZERO_OR_ONE} FROM grading_app_answerscore
+        f"""WITH cells AS (
+            SELECT experiment_id, condition_id, item_id, count(score) AS n, avg(score) AS mean,
+                var_pop(score) * count(score) AS within, {ALL_ZERO_OR_ONE} AS is_binary
+            FROM grading_app_answerscore
             JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[], %(dimensions)s::bigint[])
                 AS chosen (experiment_id, grader_kind, grader_id, of_dimension)
                 USING (experiment_id, grader_kind, grader_id)
             WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s)
                 AND grader_id = ANY(%(graders)s) AND score IS NOT NULL
-                AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2""",  # noqa: S608
+                AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2, 3
+        ), ranked AS (
+            SELECT experiment_id, condition_id, bool_and(bool_and(is_binary)) OVER of_experiment AS is_binary,
+                count(*) OVER of_experiment AS conditions,
+                row_number() OVER (
+                    PARTITION BY experiment_id ORDER BY sum(n * mean) / sum(n) DESC, condition_id) AS place
+            FROM cells GROUP BY 1, 2 WINDOW of_experiment AS (PARTITION BY experiment_id)
+        ) SELECT experiment_id, condition_id, ranked.is_binary, conditions, item_id, n, mean, within
+        FROM cells JOIN ranked USING (experiment_id, condition_id) WHERE place = 1 ORDER BY 1, item_id""",  # noqa: S608
         {
             "experiments": list(measures),
             "kinds": [measure.kind for measure in measures.values()],
@@ -486,14 +498,12 @@ def load_condition_means(measures: Mapping[int, Measure]) -> dict[int, tuple[Mea
             "dimensions": [measure.dimension for measure in measures.values()],
         },
     )
-    means: dict[int, list[float]] = {}
-    others = {experiment for experiment, _, _, is_binary in rows if not is_binary}
-    for experiment, _, mean, _ in rows:
-        means.setdefault(experiment, []).append(mean)
-    return {
-        pk: (replace(measures[pk], is_share=is_share_scale(pk not in others, measures[pk].bounds)), of_conditions)
-        for pk, of_conditions in means.items()
-    }
+    found = {}
+    for (experiment, condition, is_binary, conditions), group in groupby(rows, key=lambda row: row[:4]):
+        cells = [(item, condition, n, 0, mean, within) for *_, item, n, mean, within in group]
+        scores = ItemScores.from_rows(cells, [cell[0] for cell in cells], [condition], is_binary=is_binary)
+        found[experiment] = (scores, conditions)
+    return found
 
 
 def estimate(

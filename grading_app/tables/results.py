@@ -89,6 +89,7 @@ class PointTable(tables.Table):
 
     class Meta:
         default = number_format.MISSING
+        order_by = "-interval"
 
     def __init__(self, lines: list[PointLine], *, labels: dict[int, str]) -> None:
         self.labels = labels

@@ -50,7 +50,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).with_star(request.user).select_related("dataset", "owner")
     context = EXPERIMENTS.load(request, visible.with_totals())
     table = context["table"]
-    table.headlines = load_headlines([row.record for row in table.paginated_rows])
+    table.headlines = load_headlines([row.record for row in table.paginated_rows], request.user)
     context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user), "has_stars": True}
     return EXPERIMENTS.render(request, context)
 

@@ -28,7 +28,7 @@ from runs_app.stopping.coverage import CoverageRange, find_nearest_coverage
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
-PER_PAGE = 100
+PER_PAGE = 25
 
 
 @require_safe

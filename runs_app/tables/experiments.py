@@ -8,7 +8,7 @@ from typing import Any
 
 import django_tables2 as tables
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
@@ -68,11 +68,14 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
+        of_conditions = f", {headline.rank}" if headline.rank else ""
+        lines = [text for text in (f"{headline.measure}{of_conditions}", headline.label) if text]
         return format_html(
-            '<span class="board-score"><a href="{}">{}</a> <small class="muted measure-name">{}</small></span>',
+            '<span class="board-score"><span><a href="{}">{}</a> <span class="muted">{}</span></span>{}</span>',
             reverse("experiment_results", args=[record.slug]),
             headline.text,
-            headline.measure,
+            headline.interval,
+            format_html_join("", ' <small class="muted measure-name">{}</small>', ((line,) for line in lines)),
         )
 
     def render_status(self, record: Any) -> SafeString:

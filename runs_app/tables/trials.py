@@ -153,7 +153,10 @@ class TrialTable(tables.Table):
         target = format_html('<span class="item-target">= {}</span>', record.item_target) if record.item_target else ""
         question = format_html('<span class="item-question">{}</span>', record.item_excerpt)
         url = reverse("item_transcript", args=[record.run.experiment.slug, record.item_id])
-        return format_html('<a class="mono" href="{}">{}</a>{}{}', url, record.item.key, question, target)
+        head = format_html(
+            '<span class="item-head"><a class="mono" href="{}">{}</a>{}</span>', url, record.item.key, target
+        )
+        return format_html("{}{}", head, question)
 
     def render_dimension(self, record: Trial) -> str:
         return record.dimension.name if record.dimension else number_format.MISSING

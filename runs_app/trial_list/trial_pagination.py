@@ -20,7 +20,7 @@ from django.db.models.functions import Cast, Left, Length
 from runs_app.models import Run, Trial
 from runs_app.models.trials import REFUSED_CLASS, UNUSABLE
 
-PAGE = 50
+PAGE = 25
 SEARCHED = 25_000
 EXCERPT = 240
 WIDE_COLUMNS = (

@@ -89,11 +89,11 @@ def test_a_finished_experiment_shows_the_score_that_the_list_shows(client):
     experiment = make_finished()
     make_gradings(experiment, "exact", lambda trial: float(trial.item.position < 3), kind="rule")
     rows = Experiment.objects.filter(pk=experiment.pk).with_totals()
-    headline = load_headlines(list(rows))[experiment.pk]
+    headline = load_headlines(list(rows), experiment.owner)[experiment.pk]
     assert headline.text.startswith("75.0")
     text = open_home(client, experiment.owner)
     assert "Latest results" in text
-    assert f"{headline.text} {headline.measure}" in text
+    assert f"{headline.text} {headline.interval} {headline.measure}" in text
     assert headline.text in read(client.get("/experiments/"))
 
 

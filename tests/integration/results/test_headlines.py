@@ -1,4 +1,4 @@
-"""The list of experiments shows the first measure of each experiment and lets the reader select two for comparison."""
+"""The list of experiments shows the best condition of each and lets the reader select two for comparison."""
 
 import pytest
 from django.core.cache import cache
@@ -6,12 +6,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.models import CachedAggregate
+from grading_app.models import BlindReading, CachedAggregate
 from grading_app.results import answer_aggregates, headlines
 from grading_app.results.cached_aggregates import compute_rows
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scores import list_measures
+from grading_app.results.statistic_format import format_share_interval
 from grading_app.scoring.grading import grade
 from tests import factories
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -36,17 +39,38 @@ def open_list(client, experiment):
 
 
 def get_headlines(page):
-    return {pk: (one.measure, one.text) for pk, one in page.context["table"].headlines.items()}
+    return {pk: (one.measure, one.text, one.label) for pk, one in page.context["table"].headlines.items()}
 
 
-def test_an_experiment_shows_the_range_of_its_first_measure(client):
+def test_an_experiment_shows_its_best_condition_on_the_first_measure_with_its_interval(client):
     quiz, alone = make_quiz(), make_quiz("alone", right=(3,))
     page = open_list(client, quiz)
     assert get_headlines(page) == {
-        quiz.pk: ("Number within tolerance", "40.0 to 80.0 %"),
-        alone.pk: ("Number within tolerance", "60.0 %"),
+        quiz.pk: ("Number within tolerance", "80.0 %", "m1"),
+        alone.pk: ("Number within tolerance", "60.0 %", ""),
     }
-    assert "40.0 to 80.0 %" in page.content.decode()
+    (row,) = [row for row in compute_leaderboard(BoardQuery(quiz)).rows if row.label == "m1"]
+    (score,) = row.scores.values()
+    text = page_text(page)
+    interval = format_share_interval(score.low, score.high)
+    assert f'80.0 %</a> <span class="muted">{interval}</span>' in text
+    assert "Number within tolerance, best of 2" in text
+
+
+def test_a_blind_reader_does_not_see_which_condition_is_the_best(client):
+    quiz = make_quiz()
+    BlindReading.start(quiz, quiz.owner)
+    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("Number within tolerance", "80.0 %", "")}
+
+
+def test_the_highest_mean_of_ratings_is_not_called_the_best(client):
+    models = [factories.make_model(name) for name in ("low", "high")]
+    study = factories.make_experiment("study", models=models, dimensions=[factories.make_dimension("valence")])
+    for value, run in enumerate(factories.make_runs(study, status="done"), start=3):
+        factories.plan_trials(run, answer=lambda *_, value=value: {"answer": str(value), "rating": value})
+    text = page_text(open_list(client, study))
+    assert "Valence, highest of 2" in text
+    assert "best" not in text
 
 
 def test_ratings_precede_grades_as_in_the_list_of_measures(client):
@@ -58,7 +82,7 @@ def test_ratings_precede_grades_as_in_the_list_of_measures(client):
             run, answer=lambda _, dimension, *__: {"answer": "3", "rating": 3 if dimension.name == "valence" else 5}
         )
     grade(experiment, scorers=["numeric"], by="test")
-    assert get_headlines(open_list(client, experiment)) == {experiment.pk: ("Valence", "3.00")}
+    assert get_headlines(open_list(client, experiment)) == {experiment.pk: ("Valence", "3.00", "")}
     assert list_measures(experiment)[0].label == "Valence"
 
 
@@ -76,7 +100,7 @@ def test_a_new_grade_changes_the_headline(client):
     run, _ = factories.make_runs(quiz, wave=1, status="done")
     factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(quiz, scorers=["numeric"], by="test")
-    assert get_headlines(open_list(client, quiz))[quiz.pk] == ("Number within tolerance", "70.0 to 80.0 %")
+    assert get_headlines(open_list(client, quiz))[quiz.pk] == ("Number within tolerance", "80.0 %", "m1")
 
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
@@ -87,7 +111,7 @@ def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, 
     assert get_headlines(open_list(client, quiz)) == {}
     client.get(reverse("experiment_results", args=["quiz"]))
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
-    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("Number within tolerance", "40.0 to 80.0 %")}
+    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("Number within tolerance", "80.0 %", "m1")}
     assert "80.0 %" in client.get(reverse("experiment_results", args=["quiz"])).content.decode()
 
 

@@ -31,7 +31,7 @@ from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.comparison.condition_scores import pair_scores
 from grading_app.results.comparison.condition_sides import list_sides
 from grading_app.results.frames import estimate_conditions, load_frames
-from grading_app.results.headlines import Headline, load_headlines
+from grading_app.results.headlines import load_headlines
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import estimate, list_measures, load_scores
@@ -218,14 +218,15 @@ def test_each_page_has_the_same_mean_interval_and_n(study):
     assert compute_leaderboard(BoardQuery(experiment)).measures[0].is_share == is_share
 
 
-def test_the_list_of_experiments_shows_the_lowest_and_highest_of_these_means(study):
+def test_the_list_of_experiments_shows_the_highest_of_these_means_with_its_interval(study):
     experiment, is_share = study
     (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
-    headline = load_headlines([totals])[experiment.pk]
-    means = [record["mean"] for record in estimate_conditions(experiment)]
-    assert (headline.low, headline.high, headline.is_share) == (
-        pytest.approx(min(means)), pytest.approx(max(means)), is_share,
+    headline = load_headlines([totals], experiment.owner)[experiment.pk]
+    best = max(estimate_conditions(experiment), key=lambda record: record["mean"])
+    assert (headline.mean, headline.label, headline.is_share) == (
+        pytest.approx(best["mean"]), best["condition"], is_share,
     )  # fmt: skip
+    assert best["text"] == f"{headline.text} [{headline.interval}]"
 
 
 def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomputes_from_the_rows(study, client):
@@ -263,14 +264,13 @@ def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomput
 
 
 def test_the_pages_print_these_numbers(study, client):
-    experiment, is_share = study
+    experiment, _ = study
     client.force_login(experiment.owner)
     page = client.get(reverse("experiment_results", args=[experiment.slug]))
     results, has_figure = page_text(page), page.context["figure"]["name"] in ("scores", "accuracy")
     client.get(reverse("experiment_analysis", args=[experiment.slug]))  # It requests the tables from a worker.
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     analysis = page_text(client.get(reverse("experiment_analysis", args=[experiment.slug])))
-    listed = page_text(client.get(reverse("experiment_list")))
     records = estimate_conditions(experiment)
     for record in records:
         mean, ends = record["text"].removesuffix("]").split(" [")
@@ -279,11 +279,11 @@ def test_the_pages_print_these_numbers(study, client):
         assert results.count(f"{ends}</div></td>") == same * (1 + has_figure)  # The table, and the figure's values.
         assert mean in analysis
         assert ends in analysis
-    means = [record["mean"] for record in records]
-    headline = Headline("", min(means), max(means), is_share, 2).text
-    assert headline in listed
+    mean, interval = max(records, key=lambda record: record["mean"])["text"].removesuffix("]").split(" [")
     Run.objects.filter(experiment=experiment).update(status="done")
-    assert headline in page_text(client.get(reverse("home")))
+    for listed in (page_text(client.get(reverse("experiment_list"))), page_text(client.get(reverse("home")))):
+        assert mean in listed
+        assert interval in listed
 
 
 def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, client, tmp_path):

@@ -68,7 +68,7 @@ def test_every_page_and_file_shows_it_first(client):
     assert page.context["first"]["table"].title == "Exact match (primary measure)"
     assert page.context["screen"].problem == ""
     (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
-    assert load_headlines([totals])[experiment.pk].measure == "Exact match"
+    assert load_headlines([totals], experiment.owner)[experiment.pk].measure == "Exact match"
     scope = ScopeForm({}, experiment)
     assert scope.is_valid()
     assert scope.get_scope().measure.key == "exact_match"
