@@ -85,7 +85,6 @@ class PointTable(tables.Table):
     rounds = NumberColumn()
     asked = NumberColumn()
     saved = NumberColumn()
-    reason = tables.Column(orderable=False)
 
     class Meta:
         default = number_format.MISSING
@@ -107,7 +106,10 @@ class PointTable(tables.Table):
         return self.labels[value]
 
     def render_status(self, record: PointLine) -> SafeString:
-        return tags.status_badge(record.status, label=record.status_label)
+        badge = tags.status_badge(record.status, label=record.status_label)
+        if not record.reason:
+            return badge
+        return format_html('<details class="point-reason"><summary>{}</summary>{}</details>', badge, record.reason)
 
     def render_right(self, value: float) -> str:
         return statistic_format.format_share(value)

@@ -17,9 +17,17 @@ from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.publish.report.build import StoredReport, get_report
 from grading_app.publish.report.composition import compose, read_frozen
-from grading_app.publish.report.document import Block, Document, FigureBlock, Paragraph, ReportSection, TableBlock
+from grading_app.publish.report.document import (
+    Block,
+    Document,
+    FigureBlock,
+    Heading,
+    Paragraph,
+    ReportSection,
+    TableBlock,
+)
 from grading_app.publish.report.files import FILE_TYPES, get_file
-from grading_app.publish.report.section_names import PASTED, SECTION_NAMES
+from grading_app.publish.report.section_names import FOLDED, PASTED, SECTION_NAMES
 from grading_app.publish.report.typst_process import TypesettingError
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.plot_style import apply_theme
@@ -85,11 +93,29 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
         {
             "name": section.name,
             "title": section.title,
-            "blocks": [_make_block_context(block, figure_address) | {"label": label} for label, block in labelled],
+            "parts": _split_parts(section, labelled, figure_address),
             "pasted": _read_plain_text(section) if section.name in PASTED else "",
         }
         for section, labelled in document.label_sections()
     ]
+
+
+def _split_parts(
+    section: ReportSection, labelled: list[tuple[str, Block]], figure_address: Callable[[str], str]
+) -> list[dict[str, Any]]:
+    """Return the blocks in parts. A part with a title is folded: an appendix, and results on all but the first measure.
+
+    The title of a folded measure is its heading.
+    """
+    parts: list[dict[str, Any]] = [{"title": FOLDED.get(section.name, ""), "blocks": []}]
+    headings = 0
+    for label, block in labelled:
+        headings += isinstance(block, Heading)
+        if section.name == "results" and isinstance(block, Heading) and headings > 1:
+            parts.append({"title": block.text, "blocks": []})
+        else:
+            parts[-1]["blocks"].append(_make_block_context(block, figure_address) | {"label": label})
+    return parts
 
 
 def _read_plain_text(section: ReportSection) -> str:

@@ -35,7 +35,7 @@ class ExperimentTable(tables.Table):
     n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
     trials = CountColumn(empty_values=())
     progress = tables.Column(empty_values=(), orderable=False)
-    score = tables.Column(empty_values=(), orderable=False, attrs=NUMBER)
+    score = tables.Column(verbose_name="Highest score", empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     created_at = TimeColumn(verbose_name="Created")
 
@@ -68,13 +68,11 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        of_conditions = f", {headline.rank}" if headline.rank else ""
-        lines = [text for text in (f"{headline.measure}{of_conditions}", headline.label) if text]
+        lines = [text for text in (headline.interval, headline.label, headline.measure) if text]
         return format_html(
-            '<span class="board-score"><span><a href="{}">{}</a> <span class="muted">{}</span></span>{}</span>',
+            '<span class="board-score"><a href="{}">{}</a>{}</span>',
             reverse("experiment_results", args=[record.slug]),
             headline.text,
-            headline.interval,
             format_html_join("", ' <small class="muted measure-name">{}</small>', ((line,) for line in lines)),
         )
 

@@ -28,6 +28,13 @@ SECTION_NAMES = {
 }
 PASTED = ("abstract", "methods", "results_paragraph")
 """The sections that are one text to paste into a paper."""
+FOLDED = {
+    "references": "Show references",
+    "prompts": "Show prompts",
+    "settings": "Show settings",
+    "reproduction": "Show hashes, manifests and commands",
+}
+"""The sections that a page shows folded, with the text that opens them. Files show them open."""
 Write = Callable[[Any], "Block | Iterable[Block | None] | None"]
 """A function that takes a `ReportSource` and returns a block, several, or None."""
 W = TypeVar("W", bound=Write)

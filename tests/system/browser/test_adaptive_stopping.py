@@ -73,6 +73,7 @@ def test_a_researcher_sets_adaptive_stopping_and_reads_the_estimates(design, vis
     page.get_by_role("navigation", name="Results").get_by_role("link", name="Points").click()
     page.get_by_text("Decided", exact=True).wait_for()
     page.get_by_text("8 of 8 points").wait_for()
+    page.locator(".data-table .point-reason > summary").first.click()
     page.locator(".data-table").get_by_text("within ±0.13").first.wait_for()
     page.get_by_label("Status").get_by_role("link").nth(1).click()
     expect(page).to_have_url(re.compile("status="))
