@@ -185,7 +185,10 @@ class _ItemBuilder:
         self.first_row: dict[str, int] = {}
 
     def read(self, rows: Iterator[TableRow]) -> None:
-        self._check_mapping()
+        if not ("input" in self.bound or "image" in self.bound or self.image_buffer.finder is not None):
+            images = guess_mapping(self.reading.columns).get("image")
+            hint = f"; column {images!r} may name images, but none were given" if images else ""
+            raise FileError(f"map input: choose a column; the file has {', '.join(self.reading.columns[:20])}{hint}")
         if "key" not in self.bound:
             self.report.warning(None, "key", "no column contains keys; rows are numbered row-00001, row-00002, ...")
         for row in rows:
@@ -226,14 +229,6 @@ class _ItemBuilder:
                     self.report.error(row, error.field, str(error))
             else:
                 self.reading.items.append(item)
-
-    def _check_mapping(self) -> None:
-        """Raise FileError if no column contains an input or an image. This check runs once per file, not per row."""
-        if "input" in self.bound or "image" in self.bound or self.image_buffer.finder is not None:
-            return
-        images = guess_mapping(self.reading.columns).get("image")
-        hint = f"; column {images!r} may name images, but none were given" if images else ""
-        raise FileError(f"map input: choose a column; the file has {', '.join(self.reading.columns[:20])}{hint}")
 
     def _evaluate(self, row: TableRow, field: str) -> Any:
         try:

@@ -138,7 +138,15 @@ class _NormTable:
     def read(self, rows: Iterator[TableRow]) -> None:
         for row in rows:
             try:
-                self._read_row(row)
+                if (key := self._find_key(row)) is None:
+                    continue
+                self._compare_category(row, key)
+                for norm in self._iterate_norms(row, key):
+                    earlier = self.first_row.setdefault((norm.key, norm.dimension), row.number)
+                    if earlier == row.number:
+                        self.reading.norms.append(norm)
+                    else:
+                        self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")
             except NoValue as error:
                 self.report.error(row, "row", str(error))
         if self.unknown:
@@ -147,14 +155,6 @@ class _NormTable:
         missing = [repr(key) for key in self.items if key not in keys_with_norms]
         if missing:
             self.report.warning(None, "key", f"{len(missing)} items have no norms: {_join_some(missing)}")
-
-    def _read_row(self, row: TableRow) -> None:
-        key = self._find_key(row)
-        if key is None:
-            return
-        self._compare_category(row, key)
-        for norm in self._iterate_norms(row, key):
-            self._add_norm(row, norm)
 
     def _find_key(self, row: TableRow) -> str | None:
         text = to_text(self.bound.evaluate("key", row.values))
@@ -189,13 +189,6 @@ class _NormTable:
         norm = _read_norm(key, dimension, cells, row, self.report)
         if norm:
             yield norm
-
-    def _add_norm(self, row: TableRow, norm: NormRecord) -> None:
-        earlier = self.first_row.setdefault((norm.key, norm.dimension), row.number)
-        if earlier != row.number:
-            self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")
-            return
-        self.reading.norms.append(norm)
 
 
 def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:

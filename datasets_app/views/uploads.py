@@ -228,8 +228,8 @@ def _render_mapping(
 def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """Import a table of norms into a draft. The URL's `upload` names the table that a worker reads."""
     dataset = get_visible_draft(request, slug, version)
-    upload = _find_norms_upload(request, dataset)
-    if upload is None:
+    upload = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
+    if upload is None or upload.norms_of != dataset.pk:
         return (
             _store_norms(request, dataset) if request.method == "POST" else _render_norms(request, dataset, NormsForm())
         )
@@ -255,11 +255,6 @@ def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse
         messages.success(request, f"{outcome.norms} norms are stored.")
         return redirect("dataset_about", dataset.slug, dataset.version)
     return _render_norms(request, dataset, NormsForm(), outcome, upload.table_name)
-
-
-def _find_norms_upload(request: HttpRequest, dataset: Dataset) -> PendingUpload | None:
-    upload = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
-    return upload if upload and upload.norms_of == dataset.pk else None
 
 
 def _store_norms(request: HttpRequest, dataset: Dataset) -> HttpResponse:

@@ -123,15 +123,11 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
             record_changes([(row, "", "created")], by=by, reason=reason)
             return
         for field in kind._meta.concrete_fields:
-            if field.editable and (fields is None or field.name in fields):
-                _record_field_change(field, previous, row, by=by, reason=reason)
-
-
-def _record_field_change(field: Any, previous: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
-    if getattr(previous, field.attname) == getattr(row, field.attname):
-        return
-    before, after = (format_for_history(getattr(version, field.name)) for version in (previous, row))
-    record_changes([(row, before, after)], by=by, reason=reason, aspect=str(field.verbose_name)[:40])
+            is_saved = field.editable and (fields is None or field.name in fields)
+            if is_saved and getattr(previous, field.attname) != getattr(row, field.attname):
+                before, after = (format_for_history(getattr(version, field.name)) for version in (previous, row))
+                aspect = str(field.verbose_name)[:40]
+                record_changes([(row, before, after)], by=by, reason=reason, aspect=aspect)
 
 
 def format_for_history(value: Any) -> str:

@@ -93,16 +93,11 @@ def find_member_problems(graders: Sequence[Grader]) -> Iterator[str]:
         yield "a panel combines scores; graders that compare two answers give no scores"
     elif len({_get_score_range(rubric) for rubric in rubrics}) > 1:
         yield f"the rubrics of a panel must have the same scale; these differ: {', '.join(sorted(map(str, rubrics)))}"
-    if duplicates := _find_identical_graders(graders):
-        yield f"{' and '.join(duplicates)} send the same requests to the same model; a panel needs different judges"
-
-
-def _find_identical_graders(graders: Sequence[Grader]) -> list[str]:
-    """Return the names of the first graders with the same identity, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
         by_identity.setdefault(get_condition_hash(grader.grade_condition_id), []).append(str(grader))
-    return next((names for names in by_identity.values() if len(names) > 1), [])
+    if duplicates := next((names for names in by_identity.values() if len(names) > 1), []):
+        yield f"{' and '.join(duplicates)} send the same requests to the same model; a panel needs different judges"
 
 
 def _get_score_range(rubric: Rubric) -> Any:

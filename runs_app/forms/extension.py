@@ -40,17 +40,14 @@ class ExtensionForm(forms.Form):
         samples.widget.attrs["min"] = experiment.samples
         samples.initial = experiment.samples
         samples.help_text = f"Repetitions of each cell, now {experiment.samples}. Can only increase"
-        self._offer_waves()
+        waves = list(experiment.waves.order_by("number"))
+        if len(waves) > 1:
+            get_choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
+            self.labels = {str(wave.number): wave.label for wave in waves}
+        else:
+            del self.fields["wave"]
         if not self.present["dimensions"]:
             del self.fields["dimensions"]
-
-    def _offer_waves(self) -> None:
-        waves = list(self.experiment.waves.order_by("number"))
-        if len(waves) < 2:
-            del self.fields["wave"]
-            return
-        get_choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
-        self.labels = {str(wave.number): wave.label for wave in waves}
 
     def explain_empty_choices(self) -> None:
         """Explain at each axis without choices that the design has all usable rows. This fetches the choices."""

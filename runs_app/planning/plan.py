@@ -101,7 +101,10 @@ def plan(
             raise PlanError(problems)
         _freeze_drafts(design, by)
         wave = _get_or_create_wave(locked, wave_label)
-        shares = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
+        shares = []
+        for cell, n in _list_cells_to_plan(design, pilot):
+            condition, bounds = _get_or_create_condition(design, cell), design.get_call_bounds(cell)
+            shares.append((get_or_create_run(condition, wave, bounds, is_batched=design.is_batched(cell)), n))
         runs = [run for run, _ in shares]
         reason = "{n} trials were added"
         added = [add_trials(run, _choose_insertion(design, n), by=by, reason=reason, starts=False) for run, n in shares]
@@ -187,11 +190,6 @@ def _count_epochs(wave: Wave, experiment: Experiment) -> int:
     """Return the number of epochs of a wave: the design's samples, or more if earlier trials had more."""
     used = Answer.objects.filter(wave=wave).aggregate(last=Max("sample_idx"))["last"]
     return max(experiment.samples, 0 if used is None else used + 1)
-
-
-def _get_or_create_run(design: Design, cell: Cell, wave: Wave) -> Run:
-    condition = _get_or_create_condition(design, cell)
-    return get_or_create_run(condition, wave, design.get_call_bounds(cell), is_batched=design.is_batched(cell))
 
 
 def _get_or_create_condition(design: Design, cell: Cell) -> Condition:

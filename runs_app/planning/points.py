@@ -154,8 +154,17 @@ def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Seque
     if spec.is_rated and not dimensions:
         yield f"adaptive.scorer: {RATING} needs dimensions on which items are rated; add one, or choose another scorer"
     if spec.is_rated:
-        yield from _find_wide_intervals(spec, dimensions)
-    yield from _find_unknown_tasks(spec, points)
+        for dimension in dimensions:
+            low, high = dimension.scale
+            for name in WIDTH_FIELDS:
+                width = getattr(spec, name)
+                if width is not None and 2 * width >= high - low:
+                    scale = f"the whole scale of {dimension}, {low} to {high}"
+                    yield f"adaptive.{name}: ±{width:g} covers {scale}; reduce it"
+    planned = {get_task_name(point.key) for point in points}
+    for name in spec.tasks:
+        if name not in planned:
+            yield f"adaptive.tasks.{name}: no item has this category; the items have {', '.join(sorted(planned))[:200]}"
     for name in spec.names:
         n_missing = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
         if n_missing and spec.by == CATEGORY:
@@ -164,22 +173,6 @@ def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Seque
             yield f"adaptive.by: {n_missing:,} items belong to no parametric point; name metadata fields or category"
         elif n_missing:
             yield f"adaptive.by: {n_missing:,} items have no {name} in their metadata"
-
-
-def _find_unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
-    planned = {get_task_name(point.key) for point in points}
-    for name in spec.tasks:
-        if name not in planned:
-            yield f"adaptive.tasks.{name}: no item has this category; the items have {', '.join(sorted(planned))[:200]}"
-
-
-def _find_wide_intervals(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
-    for dimension in dimensions:
-        low, high = dimension.scale
-        for name in WIDTH_FIELDS:
-            width = getattr(spec, name)
-            if width is not None and 2 * width >= high - low:
-                yield f"adaptive.{name}: ±{width:g} covers the whole scale of {dimension}, {low} to {high}; reduce it"
 
 
 def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:

@@ -48,7 +48,9 @@ def compare_lines(before: str, after: str) -> list[DiffRow]:
 def _compare_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
     for old_line, new_line in zip_longest(old, new):
         if old_line is not None and new_line is not None and _is_similar(old_line, new_line):
-            yield _split_words(old_line, new_line)
+            old_words, new_words = WORDS.findall(old_line), WORDS.findall(new_line)
+            opcodes = SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes()
+            yield DiffRow(*_build_pieces(old_words, new_words, opcodes))
         else:
             yield DiffRow(_mark_whole(old_line), _mark_whole(new_line))
 
@@ -59,12 +61,6 @@ def _is_similar(old_line: str, new_line: str) -> bool:
 
 def _mark_whole(line: str | None) -> tuple[Piece, ...] | None:
     return None if line is None else (Piece(line, differs=True),)
-
-
-def _split_words(old_line: str, new_line: str) -> DiffRow:
-    old, new = WORDS.findall(old_line), WORDS.findall(new_line)
-    opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return DiffRow(*_build_pieces(old, new, opcodes))
 
 
 def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:

@@ -34,7 +34,11 @@ class Command(OutputCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = get_experiment(options["experiment"], "experiment")
         try:
-            filters = _parse_filters(options["filter"])
+            # The values by filter name. Raise ExportError for two values of a name, because no row can have both.
+            filters: dict[str, str] = {}
+            for name, value in map(_parse_filter, options["filter"]):
+                if filters.setdefault(name, value) != value:
+                    raise ExportError(f"filter {name}: given twice, as {filters[name]!r} and {value!r}")
             filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
             counts: list[int] = []
             chunks = export_chunks(experiment, options["table"], options["format"], filters, counts.append)
@@ -44,15 +48,6 @@ class Command(OutputCommand):
         n_rows = sum(counts)
         rows = f"{format_count(n_rows)} row{'' if n_rows == 1 else 's'}"
         self.report_written(rows, options["out"], options["verbosity"])
-
-
-def _parse_filters(texts: list[str]) -> dict[str, str]:
-    """Return the values by filter name. Raise ExportError for two values of a name, because no row can have both."""
-    filters: dict[str, str] = {}
-    for name, value in map(_parse_filter, texts):
-        if filters.setdefault(name, value) != value:
-            raise ExportError(f"filter {name}: given twice, as {filters[name]!r} and {value!r}")
-    return filters
 
 
 def _parse_filter(text: str) -> tuple[str, str]:
