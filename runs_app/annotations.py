@@ -46,7 +46,10 @@ def annotate(subject: Trial | Item, kind: str, text: str, *, by: User) -> list[A
     The caller has checked that the user may see the subject. Raise AnnotationError if the text is not valid.
     """
     texts = read_tags(text) if kind == Kind.TAG else [clean_text(kind, text)]
-    columns = _build_columns(subject)
+    columns: dict[str, Any] = {"item_id": subject.pk, "trial_id": None, "experiment_id": None}
+    if isinstance(subject, Trial):
+        experiment = subject.run.experiment_id
+        columns = {"item_id": subject.item_id, "trial_id": subject.pk, "experiment_id": experiment}
     with transaction.atomic():
         Item.objects.select_for_update(no_key=True).get(
             pk=columns["item_id"]
@@ -55,12 +58,6 @@ def annotate(subject: Trial | Item, kind: str, text: str, *, by: User) -> list[A
             present = Annotation.objects.current().filter(kind=kind, text__in=texts, **columns)
             texts = [tag for tag in texts if tag not in set(present.values_list("text", flat=True))]
         return [Annotation.objects.create(kind=kind, text=entry, author=by, **columns) for entry in texts]
-
-
-def _build_columns(subject: Trial | Item) -> dict[str, Any]:
-    if isinstance(subject, Item):
-        return {"item_id": subject.pk, "trial_id": None, "experiment_id": None}
-    return {"item_id": subject.item_id, "trial_id": subject.pk, "experiment_id": subject.run.experiment_id}
 
 
 def list_annotations(subject: Trial | Item) -> list[Annotation]:

@@ -95,7 +95,7 @@ class TextSet(Versioned):
             takes_corrections = is_draft and (
                 locked.written_by_id is None or locked.texts.exclude(edited_at=None).exists()
             )
-            target = locked if takes_corrections else locked.create_new_version(by=by)
+            target: TextSet = locked if takes_corrections else locked.create_new_version(by=by)
             if not takes_corrections:
                 with connection.cursor() as cursor:
                     cursor.execute(COPY, {"new": target.pk, "old": locked.pk})

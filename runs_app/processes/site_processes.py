@@ -135,7 +135,9 @@ def serve(
                 ),
                 *build_simulated_models(),
             ]
-            cleanup = _build_cleanup_command()
+            # The command to run after `up` was killed. Any command ends the embedded database as its last user.
+            has_own_database = not os.environ.get("DATABASE_URL")
+            cleanup = build_module_command("evalsite", "sweep_stale_claims") if has_own_database else []
             Supervisor(children, periodic_tasks, channel.request_stop, if_killed=cleanup, directory=ROOT).run()
         finally:
             web_end.close()
@@ -179,13 +181,6 @@ def _make_web_child(listener: socket.socket, end: socket.socket, environment: di
         keep_fds=(listener.fileno(), end.fileno()),
         grace_s=WEB_GRACE_S,
     )
-
-
-def _build_cleanup_command() -> list[str]:
-    """Return the command to run after `up` was killed. Any command ends the embedded database as its last user."""
-    if os.environ.get("DATABASE_URL"):
-        return []
-    return build_module_command("evalsite", "sweep_stale_claims")
 
 
 class _Announcement:

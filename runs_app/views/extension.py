@@ -28,7 +28,9 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)
     form = ExtensionForm(get_posted_data(request)[0], experiment=experiment, user=request.user)
-    preview = _build_preview(form)
+    preview = None  # Until the choices are valid.
+    if form.is_bound and form.is_valid():
+        preview = preview_extension(form.experiment, form.extension, wave_label=form.wave_label)
     if preview and "extend" in request.POST and _extend(request, form, preview):
         return redirect("experiment_progress", slug)
     fetch_choices(form)
@@ -36,13 +38,6 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     return render(
         request, "runs_app/experiment_extend.html", {"experiment": experiment, "form": form, "preview": preview}
     )
-
-
-def _build_preview(form: ExtensionForm) -> ExtensionPreview | None:
-    """Return the preview of the choices, or None while they are not valid."""
-    if not form.is_bound or not form.is_valid():
-        return None
-    return preview_extension(form.experiment, form.extension, wave_label=form.wave_label)
 
 
 def _extend(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
