@@ -186,7 +186,7 @@ def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
         arguments["allowed_openai_params"] = sorted(TRANSLATED & arguments.keys())
     return litellm.completion(
         # litellm removes the first part, even of a model's own name.
-        model=f"{_get_provider(request).adapter}/{request.model}",
+        model=f"{provider.adapter}/{request.model}",
         api_base=_get_base_url(request),
         api_key=exchange.key,
         messages=request.messages,
