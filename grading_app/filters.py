@@ -29,6 +29,24 @@ MAX_INDEXED_ITEMS = 200
 """Up to this many items are looked up by index. Trials of more items are scanned."""
 
 
+def _list_experiments(request: Any) -> QuerySet[Experiment]:
+    """Return the experiments to choose from, with what the page shows of the chosen one."""
+    return list_visible_experiments(request).select_related("dataset").with_wave_count()
+
+
+class ExperimentChoice(df.fields.ModelChoiceField):
+    """A choice of an experiment. `chosen` is the row of the address, which need not be read twice."""
+
+    chosen: Experiment | None = None
+
+    def to_python(self, value: Any) -> Any:
+        return self.chosen if self.chosen is not None and value == self.chosen.slug else super().to_python(value)
+
+
+class ExperimentFilter(RowFilter):
+    field_class = ExperimentChoice
+
+
 def _list_conditions(request: Any) -> QuerySet[Condition]:
     """Return the conditions of the chosen experiment only: their names are ambiguous across experiments."""
     experiments = list_visible_experiments(request).filter(slug=request.GET.get("experiment", ""))
@@ -93,8 +111,8 @@ class TrialFilter(df.FilterSet):
     """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
-    experiment = RowFilter(
-        label="Experiment", queryset=list_visible_experiments, to_field_name="slug", empty_label="Any"
+    experiment = ExperimentFilter(
+        label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any"
     )
     condition = ConditionFilter(label="Condition", queryset=_list_conditions, empty_label="Any")
     run = WholeNumberFilter(label="Run", min_value=1)
@@ -134,7 +152,8 @@ class TrialFilter(df.FilterSet):
         """Return the form with the graders of the chosen experiment, or with all rules."""
         form = super().form
         slug = str(form["experiment"].data or "")
-        experiment = list_visible_experiments(self.request).filter(slug=slug).first() if slug else None
+        experiment = _list_experiments(self.request).filter(slug=slug).first() if slug else None
+        form.fields["experiment"].chosen = experiment
         self._measures = list_grader_measures(experiment) if experiment else []
         choices = [(measure.key, measure.label) for measure in self._measures]
         if not experiment:

@@ -71,7 +71,7 @@ def list_unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
 
     Units are answers (in total, or on one criterion of a rubric), pairs of answers, or items on a dimension.
     """
-    names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
+    names = dict.fromkeys(dimension.name for dimension in experiment.dimensions.all())
     kinds = (Rubric.Kind.CRITERIA, Rubric.Kind.PAIRWISE)
     rubrics = list(Rubric.objects.filter(grade_conditions__experiment=experiment, kind__in=kinds).distinct())
     criteria = [

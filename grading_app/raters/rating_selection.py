@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django import forms
+from django.db.models import prefetch_related_objects
 from django.http import QueryDict
 
 from grading_app.raters.raters import (
@@ -133,6 +134,7 @@ class RatingSelectionForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
+        prefetch_related_objects([experiment], "dimensions", "waves")  # Several of the choices need them.
         units = list_unit_choices(experiment)
         requested = str(data.get("units", ""))
         candidates = [requested] if requested in dict(units) else [name for name, _ in units]
@@ -150,11 +152,10 @@ class RatingSelectionForm(forms.Form):
         self._set_choices("rater", [(rater.key, rater.label) for rater in self.offered_raters])
         conditions = self.experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
         filters_answers = covers_answers(self.rated_units) or self.rated_units == PAIRS
-        dimensions = self.experiment.dimensions.values_list("pk", "name") if filters_answers else []
         choices_by_field = {
             "condition": list(make_condition_labels(list(conditions)).items()) if filters_answers else [],
             "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
-            "dimension": list(dimensions),
+            "dimension": [(row.pk, row.name) for row in experiment.dimensions.all()] if filters_answers else [],
         }
         for name, choices in choices_by_field.items():
             self._set_choices(name, [("", "All"), *choices])
@@ -195,7 +196,7 @@ class RatingSelectionForm(forms.Form):
 
     def _count_repetitions(self, filters: Mapping[str, Any]) -> int:
         """Return the number of single ratings behind a model's mean, up to a limit; 0 if a mean is a single rating."""
-        waves = 1 if filters.get("wave") else self.experiment.waves.count()
+        waves = 1 if filters.get("wave") else len(self.experiment.waves.all())
         repetitions = self.experiment.samples * waves
         return min(repetitions, MAX_REPETITIONS) if repetitions > 1 else 0
 

@@ -67,6 +67,8 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         descending_keys=listing.is_descending,
         sorts_all=listing.sorts_all,
     )
+    if experiment and rows:
+        filter_.form.fields["condition"].labels = table.labels  # Of the same conditions.
     fetch_choices(filter_.form)
     context = {
         "filter": filter_,

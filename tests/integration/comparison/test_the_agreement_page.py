@@ -354,4 +354,4 @@ def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
         return len(selection)
 
     count_queries(range(1))  # The first visit of a process also runs lookups that Django then caches.
-    assert count_queries(range(1, 3)) == count_queries(range(3, 8)) <= 28
+    assert count_queries(range(1, 3)) == count_queries(range(3, 8)) <= 26

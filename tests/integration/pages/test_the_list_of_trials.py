@@ -159,7 +159,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
                 client.get(f"{ADDRESS}?{query}")
             counts.add(len(queries))
         assert len(counts) == 1, (query, counts)
-        assert counts.pop() <= 20, query  # The choices of one experiment, its graders and names, need four of them.
+        assert counts.pop() <= 16, query
 
 
 @pytest.mark.slow
