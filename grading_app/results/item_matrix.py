@@ -1,4 +1,4 @@
-"""The matrix of items and conditions: the selection and order of items, and the matrix as a table for files."""
+"""The matrix of items and conditions: the order of items, the cells of a page, and the matrix as a table for files."""
 
 from __future__ import annotations
 

@@ -65,10 +65,9 @@ from grading_app.publish.export.snapshot_check import (
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, build_rules, translate
-from grading_app.study_import.definition_checks import check_definitions
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from grading_app.study_import.snapshot_reader import verify_in_limits
-from grading_app.study_import.study_completion import complete_study
+from grading_app.study_import.study_completion import check_definitions, complete_study
 from runs_app.models import (
     Annotation,
     Attempt,

@@ -1,4 +1,4 @@
-"""Completion of an imported study from all its rows: counters and money.
+"""The checks of imported definitions, and the completion of a study from all its rows: counters and money.
 
 A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
 `grading_app/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
@@ -8,17 +8,38 @@ verdicts, and texts about items.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from django.db import connection
+from django.core.exceptions import ValidationError
+from django.db import connection, models
 from django.db.models import Func, IntegerField, Max
 
+from datasets_app.models import Dataset
+from evalsite.lib.text.hashing import hash_content
 from grading_app.adaptive.audit import recount_points_of
 from grading_app.consistency_check import POINT_COUNTERS
 from grading_app.judging.judging_costs import FILLER
+from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SnapshotFileError
 from runs_app.engine.requests import build_run_design
 from runs_app.llm import judge_prompt, prompts
-from runs_app.models import Condition, Dimension, Experiment, ItemText, Point, Prompt, Run, Trial
+from runs_app.models import (
+    Condition,
+    Dimension,
+    Endpoint,
+    Experiment,
+    ItemText,
+    LanguageModel,
+    Point,
+    Prompt,
+    Run,
+    Sampler,
+    TextSet,
+    Trial,
+)
+from runs_app.models.designs import Versioned
+from runs_app.models.priced_resource import PricedResource
 from runs_app.planning.token_bounds import bound_input_tokens
 from runs_app.pricing.costs import CallBounds
 
@@ -145,3 +166,51 @@ class OctetLength(Func):
 def _name_point(key: int) -> str:
     point = Point.objects.select_related("run__condition", "dimension").get(pk=key)
     return f"rows/runs_app_point.jsonl: point {point.label} of {point.run.condition}"
+
+
+DEFINITIONS: tuple[type[models.Model], ...] = (
+    Dataset, Endpoint, LanguageModel, Prompt, Sampler, Dimension, TextSet, Experiment, Rubric, Grader, Panel,
+    RatingQueue,
+)  # fmt: skip
+CHUNK = 50  # Definitions can be large. They are never all in memory.
+NewKeys = Mapping[type[models.Model], list[int]]
+
+
+def check_definitions(new: NewKeys, file_name: str) -> None:
+    """Raise SnapshotFileError for a definition that nobody could save on this site. new: the keys of new rows."""
+    for model in DEFINITIONS:
+        for row in model._default_manager.filter(pk__in=new.get(model, [])).iterator(CHUNK):
+            if problem := _find_problem(row):
+                raise SnapshotFileError(f"{file_name}: {model._meta.verbose_name} {row}: {problem}")
+    for problem in _find_condition_problems(new.get(Condition, [])):
+        raise SnapshotFileError(f"{file_name}: {problem}")
+
+
+def _find_problem(row: Any) -> str:
+    if isinstance(row, Versioned) and hash_content(row.content) != row.content_hash:
+        return "it is not what its hash says"
+    try:
+        row.clean_fields(exclude=[field.name for field in row._meta.concrete_fields if field.is_relation])
+        if not isinstance(row, PricedResource):  # Placeholders without a key or address: no call depends on them.
+            row.clean()
+    except ValidationError as error:
+        return "; ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
+    return ""
+
+
+def _find_condition_problems(keys: list[int]) -> Iterator[str]:
+    """Yield the conditions whose calls would not be those that their rows, and so their costs, describe."""
+    conditions = Condition.objects.filter(pk__in=keys).select_related("model__endpoint", "prompt", "sampler")
+    rubrics = dict(
+        GradeCondition.objects.filter(judge_condition__in=keys).values_list("judge_condition", "rubric__messages")
+    )
+    for condition in conditions.iterator(CHUNK):
+        expected = {"model": condition.model.identity, "sampler": condition.sampler.content}
+        if condition.prompt is not None:
+            expected["prompt"] = condition.prompt.content
+        for name, content in expected.items():
+            if hash_content(condition.content[name]) != hash_content(content):
+                yield f"condition {condition}: its {name} is not that of the row to which it refers"
+        messages = rubrics.get(condition.pk)
+        if messages is not None and condition.content["prompt"]["messages"] != messages:
+            yield f"condition {condition}: its prompt is not that of the rubric of its judge"

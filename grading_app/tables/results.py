@@ -1,8 +1,9 @@
-"""The tables of the results page."""
+"""The tables of the results page, and result tables as HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import django_tables2 as tables
@@ -12,6 +13,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.results import statistic_format
+from grading_app.results.table import ResultTable
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"
@@ -131,3 +133,26 @@ class PointTable(tables.Table):
 
     def render_asked(self, record: PointLine) -> str:
         return f"{number_format.format_count(record.asked)} of {number_format.format_count(record.most)}"
+
+
+MAX_ROWS = 100
+"""The number of rows on a page. Files have all rows."""
+
+
+def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = False) -> tables.Table:
+    """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` become links.
+
+    order: the sort column of a sortable table, with a minus sign for descending order. is_cards: as in TextTable.
+    """
+    if table.is_sortable:
+        table = table.sort_by(order)
+    rows: list[list[str]] = replace(table, rows=table.rows[:MAX_ROWS]).cells()
+    for row_index, links in enumerate(table.links[:MAX_ROWS]):
+        for column_index, column in enumerate(table.columns):
+            if address := links.get(column.name):
+                rows[row_index][column_index] = format_html(
+                    '<a href="{}">{}</a>', address, rows[row_index][column_index]
+                )
+    heads = {column.name: column.label for column in table.columns}
+    numbers = [column.is_number for column in table.columns]
+    return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order, is_cards=is_cards)

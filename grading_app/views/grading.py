@@ -1,4 +1,4 @@
-"""The grading tab of an experiment: its graders, their progress and results, and the form that adds a judge."""
+"""The grading tab of an experiment: its graders with progress and results, the form of a judge, pairs and lengths."""
 
 from __future__ import annotations
 

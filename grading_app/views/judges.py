@@ -1,4 +1,4 @@
-"""The judges of the library: a judge is a model with a rubric, on one page."""
+"""The judges of the library, the draw of judges for an experiment, and the trial run of a rubric."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 
 from grading_app.results.table import CONTENT_TYPES, SUFFIXES, ResultTable
-from grading_app.tables.result_table import make_html_table
+from grading_app.tables.results import make_html_table
 
 FOLDED = ("all_tests",)
 """The names of tables that a page shows only when a reader opens them."""

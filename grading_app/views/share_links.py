@@ -38,7 +38,7 @@ from grading_app.results.plot_style import WIDE
 from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.table import ResultTable
 from grading_app.tables.reports import ShareLinkTable
-from grading_app.tables.result_table import make_html_table
+from grading_app.tables.results import make_html_table
 from grading_app.views.reports import (
     get_stored_document,
     list_page_sections,

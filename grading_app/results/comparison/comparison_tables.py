@@ -23,6 +23,9 @@ TESTS = {
 }
 
 
+COUNTS = {"wins": "B higher", "losses": "B lower", "ties": "Equal"}  # Of items.
+
+
 def make_comparison_tables(
     paired: PairedScores,
     pair: ConditionPair,
@@ -84,9 +87,7 @@ def make_comparison_tables(
             ResultColumn("t", "t", "number"),
             ResultColumn("df", "df", "count"),
             ResultColumn("p", "p", "p"),
-            ResultColumn("wins", "B higher", "count"),
-            ResultColumn("losses", "B lower", "count"),
-            ResultColumn("ties", "Equal", "count"),
+            *(ResultColumn(name, label, "count") for name, label in COUNTS.items()),
         ],
         [row],
         notes=[THESE_ITEMS] if row["fixed_ci"] else [],

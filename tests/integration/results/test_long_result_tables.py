@@ -4,7 +4,7 @@ from django.template.loader import render_to_string
 from django.test import RequestFactory
 
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.tables.result_table import MAX_ROWS
+from grading_app.tables.results import MAX_ROWS
 from grading_app.views.result_tables import get_table_context
 
 
