@@ -30,8 +30,8 @@ class Lab:
     queue: object = None
 
 
-@shared_rows
-def people():
+def make_people():
+    """Return a user in each role, by the name of the role."""
     return {
         "rater": factories.make_user("rater", permissions.RATER),
         "viewer": factories.make_user("viewer", permissions.VIEWER),
@@ -42,9 +42,17 @@ def people():
 
 
 @shared_rows
+def people():
+    return make_people()
+
+
+@shared_rows
 def lab(people_of_file):
+    return make_lab(people_of_file)
+
+
+def make_lab(people):
     """Return a private running experiment: three items rated twice, one failed trial, a draft dataset."""
-    people = people_of_file
     dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
     prompt = factories.make_prompt(
         "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"
