@@ -83,6 +83,12 @@
     }
   }
 
+  // On a phone, a strip of tabs starts at the open tab.
+  for (const tab of all(":is(.tabs, .subtabs, .mainnav) > [aria-current]")) {
+    const strip = tab.parentElement.getBoundingClientRect(), box = tab.getBoundingClientRect();
+    tab.parentElement.scrollLeft += box.left - strip.left - (strip.width - box.width) / 2;
+  }
+
   // Keyboard
   const typing = (target) => target.closest("input, textarea, select, [contenteditable]");
   const rowLinks = () => all("[data-rows] tbody tr, [data-rows] > li").map((row) => find("a[href]", row)).filter(Boolean);
