@@ -67,7 +67,7 @@ class BlindReading(models.Model):
 
     @property
     def must_stay_hidden(self) -> bool:
-        """Whether the experiment has a preregistered plan that has not run."""
+        """True while the experiment has a preregistered plan that has not run."""
         return Preregistration.objects.unfinished().filter(experiment=self.experiment_id).exists()
 
     def reveal(self) -> bool:

@@ -11,6 +11,7 @@ from django.db.models import Avg, Count, F, Func, IntegerField, JSONField, Q, Wi
 from django.db.models.functions import Left, RowNumber
 
 from datasets_app.models import Item
+from evalsite.lib.sql import OctetLength
 from evalsite.lib.text.number_format import MISSING
 from grading_app.models import Grading, Preference, Rating, RatingQueue
 from runs_app.models import Experiment, Trial
@@ -48,13 +49,6 @@ class ShortMessages(Func):
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression, characters=MAX_CHARACTERS, messages=MAX_MESSAGES)
-
-
-class OctetLength(Func):
-    """The size of a text in bytes. The database knows it without reading the text."""
-
-    function = "octet_length"
-    output_field = IntegerField()
 
 
 @dataclass(slots=True)

@@ -13,9 +13,10 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import connection, models
-from django.db.models import Func, IntegerField, Max
+from django.db.models import Max
 
 from datasets_app.models import Dataset
+from evalsite.lib.sql import OctetLength
 from evalsite.lib.text.hashing import hash_content
 from grading_app.adaptive.audit import recount_points_of
 from grading_app.consistency_check import POINT_COUNTERS
@@ -154,13 +155,6 @@ def _bound_calls(experiment: Experiment) -> None:
         output_limit = sampler.compute_output_ceiling(model.max_output_tokens)
         bounds = CallBounds(run.ceiling_usd, run.request_tokens, output_limit)
         Run.objects.filter(pk=run.pk).update(**bounds.columns)
-
-
-class OctetLength(Func):
-    """The bytes of a text."""
-
-    function = "OCTET_LENGTH"
-    output_field = IntegerField()
 
 
 def _name_point(key: int) -> str:
