@@ -245,7 +245,7 @@
   function openFilters() {
     if (CSS.supports("selector(::details-content)")) return;
     const wide = window.matchMedia("(min-width: 48rem)");
-    if (wide.matches) for (const bar of all("details.filters")) bar.open = true;
+    if (wide.matches) for (const bar of all("details:is(.filters, .phone-fold)")) bar.open = true;
   }
 
   // Without the numbers in its summary, because a newer version counts anew.
