@@ -7,7 +7,7 @@ from functools import cache
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.cache import never_cache
@@ -76,6 +76,9 @@ def llms_txt(request: HttpRequest) -> HttpResponse:
 @require_safe
 def help_page(request: HttpRequest, name: str = manual.START) -> HttpResponse:
     """Show a page of the documentation, or on the first page the sections that a search finds."""
+    if name in manual.MOVED:
+        target, _, anchor = manual.MOVED[name].partition("#")
+        return redirect(f"{reverse('help_page', args=[target])}#{anchor}", permanent=True)
     page = manual.load_page(DOCS, name, reverse("help"))
     if page is None:
         raise Http404

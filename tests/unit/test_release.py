@@ -42,6 +42,6 @@ def test_the_licence_is_the_same_in_every_place():
 
 @pytest.mark.parametrize("folder", VENDORED, ids=lambda folder: folder.name)
 def test_vendored_files_have_their_licence_beside_them_and_are_listed(folder):
-    listed = (ROOT / "docs/third-party.md").read_text(encoding="utf-8")
+    listed = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     assert "Permission is hereby granted" in (folder / "LICENSE").read_text(encoding="utf-8")
     assert f"`evalsite/static/vendor/{folder.name}/` | MIT |" in listed

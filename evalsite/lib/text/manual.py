@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 START = "index"
 NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
 MAX_HITS, EXCERPT = 30, 200
+MOVED = {
+    "agreement": "judging#agreement",
+    "deploy": "operating#deploying",
+    "difficulty": "first-study#what-makes-a-task-hard",
+    "first-provider": "first-study#from-a-key-to-a-paid-pilot",
+    "images-and-norms": "first-study#images-against-human-norms",
+    "read-a-result": "results#read-a-first-result",
+    "report": "exports#report-share-links-and-figures",
+    "third-party": "index#third-party-material",
+}
+"""Former pages, and the sections that they became."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from runs_app.processes.site_processes import (
 
 ROOT_WARNING = (
     "Warning: the site runs as root, which it does not need. Its web server and workers can then do anything on this"
-    " machine, and an embedded PostgreSQL runs as the user nobody. Use a dedicated account (docs/deploy.md)."
+    " machine, and an embedded PostgreSQL runs as the user nobody. Use a dedicated account (docs/operating.md)."
 )
 
 

@@ -44,3 +44,11 @@ def test_a_picture_is_sent_with_its_type(rater):
 
 def test_every_page_links_to_the_help(rater):
     assert 'href="/help/"' in rater.get("/help/glossary/").content.decode()
+
+
+@pytest.mark.parametrize("name", manual.MOVED)
+def test_a_former_page_leads_to_its_section(rater, name):
+    response = rater.get(f"/help/{name}/", follow=True)
+    page, _, anchor = manual.MOVED[name].partition("#")
+    assert response.redirect_chain == [(f"/help/{page}/#{anchor}", 301)]
+    assert f'id="{anchor}"' in response.content.decode()

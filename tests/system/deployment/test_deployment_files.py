@@ -148,7 +148,7 @@ def test_the_base_image_has_a_digest_without_a_default():
 def test_required_image_digests_are_documented():
     required = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
     assert required == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
-    documented = (ROOT / "docs" / "deploy.md").read_text()
+    documented = (ROOT / "docs" / "operating.md").read_text()
     documented_images = {name: image for image, name in re.findall(r"inspect (\S+) .*# (\w+)=sha256", documented)}
     assert set(documented_images) == required
     files = "\n".join((DEPLOY / name).read_text() for name in ("compose.yaml", "Dockerfile"))
