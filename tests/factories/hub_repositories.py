@@ -13,6 +13,15 @@ import yaml
 COMMIT = "c" * 40
 
 
+def build_pull_request(repository):
+    """Return the details of a pull request that its author has just opened."""
+    return {
+        "num": 1, "title": "Upload", "status": "draft", "isPullRequest": True, "createdAt": "2026-01-01T00:00:00.000Z",
+        "repo": {"name": repository, "type": "model"}, "author": {"name": "lab"}, "events": [], "diff": "",
+        "changes": {"base": "refs/heads/main"}, "filesWithConflicts": [],
+    }  # fmt: skip
+
+
 class Hub(BaseHTTPRequestHandler):
     """`repositories` maps "datasets/OWNER/NAME" or "models/OWNER/NAME" to their files by path."""
 
@@ -42,6 +51,8 @@ class Hub(BaseHTTPRequestHandler):
         name = "/".join(parts[1:4])
         if name not in self.repositories:
             return self.send(404, {"error": "no repository"}, {"X-Error-Code": "RepoNotFound"})
+        if parts[4] == "discussions":
+            return self.send(200, {"num": 1})
         if parts[4] == "preupload":
             files = [
                 {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": None}
@@ -60,6 +71,8 @@ class Hub(BaseHTTPRequestHandler):
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         if parts[0] == "api":
             name = "/".join(parts[1:4])
+            if parts[4:5] == ["discussions"]:
+                return self.send(200, build_pull_request("/".join(parts[2:4])))
             if name in self.repositories:
                 files = [{"rfilename": path} for path in sorted(self.repositories[name])]
                 return self.send(200, {"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": files})

@@ -1,12 +1,16 @@
-"""The examples in docs/api.md and in the client's README run, and print what they promise."""
+"""The examples in docs/api.md, docs/gateway.md and in the client's README run, and print what they promise."""
 
 import json
 import os
 import re
 import subprocess
+import urllib.request
 
 import pytest
 
+from runs_app.models import Endpoint, Experiment, Trial
+from tests.factories.model_server import model_server
+from tests.factories.tokens import make_token
 from tests.system.postgres.conftest import ROOT
 
 pytestmark = pytest.mark.processes
@@ -37,3 +41,29 @@ def test_every_shell_example_runs(site, tmp_path):
 def test_every_python_example_runs(document, run_program):
     for example in list_examples(document, "python"):
         run_program(example, packages=True)
+
+
+@pytest.mark.parametrize("language", ["r", "julia"])
+def test_the_examples_in_other_languages_ask_for_a_table_that_the_site_has(site, language):
+    (example,) = list_examples("docs/api.md", language)
+    (path,) = re.findall(r"/api/v1/[\w./-]+", example)
+    assert all(name in example for name in site)
+    assert "Bearer" in example or "bearer" in example
+    headers = {"Authorization": f"Bearer {site['EVALSITE_TOKEN']}"}
+    request = urllib.request.Request(site["EVALSITE_URL"] + path, headers=headers)  # noqa: S310 - our own site
+    with urllib.request.urlopen(request) as response:  # noqa: S310 - as above
+        assert response.read().startswith(b"PAR1")
+
+
+def test_the_example_of_the_gateway_runs(site, run_program, monkeypatch):
+    monkeypatch.setattr("evalsite.api.kept_values.KEPT_S", 0)
+    monkeypatch.setenv("EVALSITE_KEY_TESTS", "sk-the-labs-own-key")
+    pilot = Experiment.objects.get(slug="pilot")
+    (example,) = list_examples("docs/gateway.md", "python")
+    code = example.replace("https://lab.example", site["EVALSITE_URL"])
+    with model_server() as (url, server):
+        Endpoint.objects.update(base_url=f"{url}/v1", key_env="EVALSITE_KEY_TESTS")
+        token = make_token(pilot.owner, "run", experiment=pilot)[1]
+        run_program(f"token = {token!r}\n{code}", packages=True)
+        assert len(server.requests) == 1
+    assert Trial.objects.get(run__condition__stage="external").answer == "echo: Hello"
