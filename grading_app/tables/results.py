@@ -86,7 +86,6 @@ class PointTable(tables.Table):
     failed = NumberColumn()
     rounds = NumberColumn()
     asked = NumberColumn()
-    saved = NumberColumn()
 
     class Meta:
         default = number_format.MISSING

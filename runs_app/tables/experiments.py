@@ -68,11 +68,12 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        lines = [text for text in (headline.interval, headline.label, headline.measure) if text]
+        lines = [text for text in (headline.label, headline.measure) if text]
         return format_html(
-            '<span class="board-score"><a href="{}">{}</a>{}</span>',
+            '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small>{}</span>',
             reverse("experiment_results", args=[record.slug]),
             headline.text,
+            headline.interval,
             format_html_join("", ' <small class="muted measure-name">{}</small>', ((line,) for line in lines)),
         )
 

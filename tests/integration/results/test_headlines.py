@@ -53,7 +53,7 @@ def test_an_experiment_shows_its_best_condition_on_the_first_measure_with_its_in
     (score,) = row.scores.values()
     text = page_text(page)
     interval = format_share_interval(score.low, score.high)
-    assert f'80.0 %</a> <small class="muted measure-name">{interval}</small>' in text
+    assert f'80.0 %</a> <small class="muted">{interval}</small>' in text
 
 
 def test_a_blind_reader_does_not_see_which_condition_is_the_best(client):
