@@ -144,8 +144,12 @@ class Exchange:
             self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
             request_id = self.headers.get("x-request-id") or self.headers.get("request-id")
             self.trace_id = failures.replace_unstorable(request_id)[:64] if request_id else self.trace_id
-            body = await read_bounded(reply)
-            self.status, self.body = reply.status, redact_body(body, secrets)
+            await self._receive(reply, secrets)
+
+    async def _receive(self, reply: aiohttp.ClientResponse, secrets: list[str]) -> None:
+        """Keep the status and the body. An exchange that passes its reply on does so here."""
+        body = await read_bounded(reply)
+        self.status, self.body = reply.status, redact_body(body, secrets)
 
     def _build_send_failure(self, error: Exception) -> CallFailure:
         """Return the failure for an error that occurred before the whole reply arrived."""
