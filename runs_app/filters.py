@@ -26,6 +26,7 @@ from runs_app.models import (
     ProviderBatch,
 )
 from runs_app.models.batches import ProviderBatchQuerySet
+from runs_app.models.experiments import ExperimentQuerySet
 from runs_app.monitoring import ledger_report
 
 
@@ -69,7 +70,7 @@ class BatchFilter(df.FilterSet):
         return batches.open() if status == "open" else batches.filter(status=status)
 
 
-def list_visible_experiments(request: Any) -> QuerySet[Experiment]:
+def list_visible_experiments(request: Any) -> ExperimentQuerySet:
     return Experiment.objects.visible_to(request.user).order_by("slug")
 
 
