@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import Min
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -40,11 +38,16 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     wave = get_chosen_wave(request, experiment)
     state = fingerprint_results(experiment, wave)
     frames = get_frames(experiment, wave, state)
-    lines = _filter_lines(request, frames.points)
+    status = request.GET.get("status", "")
+    if status and status not in Point.Status.values:
+        raise Http404
+    condition = request.GET.get("condition", "")
+    lines = [line for line in frames.points if status in ("", line.status) and condition in ("", str(line.condition))]
     table = PointTable(lines, labels=frames.labels)
     paginate_table(request, table, PER_PAGE)
     figure = make_figure(frames)
     query = {"state": state[:STATE_LENGTH]} | ({"wave": str(wave.number)} if wave else {})
+    counts = [(kind, sum(line.status == kind.value for line in frames.points)) for kind in Point.Status]
     context = {
         "experiment": experiment,
         "state": experiment.find_state(Totals.of(experiment.runs.all())),
@@ -59,7 +62,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "uses_excess_counts": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,
         "repeated": _find_repeated_coverage(experiment, spec) if spec else None,
-        "statuses": _list_statuses(frames.points),
+        "statuses": [{"value": kind.value, "label": kind.label, "n": n} for kind, n in counts if n],
         "table": table if lines else None,
         "earlier_rule": describe_earlier_rule(experiment),
         "figure": make_figure_context(figure, slug, query) if figure else None,
@@ -100,18 +103,3 @@ def _find_repeated_coverage(experiment: Experiment, spec: AdaptiveSpec) -> Repea
         return None
     maximum = min(spec.max, items * experiment.samples)
     return find_coverage(RepeatedDesign(items, maximum, min(spec.round, maximum), spec.targetci, spec.confidence))
-
-
-def _filter_lines(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
-    """Return the lines of the status and condition in the address. Raise Http404 for an unknown status."""
-    status = request.GET.get("status", "")
-    if status and status not in Point.Status.values:
-        raise Http404
-    condition = request.GET.get("condition", "")
-    return [line for line in lines if status in ("", line.status) and condition in ("", str(line.condition))]
-
-
-def _list_statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
-    """Return the existing statuses, each with its number of points."""
-    counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
-    return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]

@@ -44,7 +44,8 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the report of the current rows, or the report in the snapshot of the address."""
     experiment = get_visible_experiment(request, slug)
     cached, document = _get_requested_report(request, experiment)
-    query = _get_figure_query(request)
+    digest = request.GET.get("snapshot", "")
+    query = f"?{urlencode({'snapshot': digest})}" if digest else ""
     context: dict[str, Any] = {
         "experiment": experiment,
         "state": experiment.state,
@@ -60,11 +61,6 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
         context["sections"] = list_page_sections(document, lambda name: figures.replace("NAME", name))
         context["files"] = [(name, reverse("report_file", args=[slug, name]) + query) for name in FILE_TYPES]
     return render(request, "grading_app/report/experiment_report.html", context)
-
-
-def _get_figure_query(request: HttpRequest) -> str:
-    digest = request.GET.get("snapshot", "")
-    return f"?{urlencode({'snapshot': digest})}" if digest else ""
 
 
 def _get_requested_report(

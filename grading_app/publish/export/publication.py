@@ -138,6 +138,7 @@ def write_publication(experiment: Experiment, out: BinaryIO, *, hub_id: str = ""
         "version": "1.0.0",
         "keywords": ["evaluation", "language models"],
     }
+    plan = Preregistration.objects.select_related("experiment").filter(experiment=experiment).first()
     parts: dict[str, bytes] = {
         "croissant.json": json_part(_build_croissant(facts, writer)),
         "datapackage.json": json_part(_build_data_package(facts, writer)),
@@ -145,7 +146,7 @@ def write_publication(experiment: Experiment, out: BinaryIO, *, hub_id: str = ""
         "CITATION.cff": _to_yaml(citation),
         "README.md": _build_card(facts),
         "eval.yaml": _to_yaml(_build_benchmark(experiment, facts)),
-        **_build_plan(experiment),
+        **({} if plan is None else {"preregistration.md": plan.to_markdown().encode()}),
         **dict(_build_hub_results(experiment, results, facts, hub_id or UNSTATED_ID)),
         **dict(_build_every_eval_ever(experiment, results, facts)),
     }
@@ -182,11 +183,6 @@ def _build_facts(experiment: Experiment) -> dict[str, Any]:
 def _list_conditions(experiment: Experiment) -> list[Condition]:
     rows = experiment.answer_conditions.select_related("model__endpoint", "prompt", "sampler")
     return list(rows.order_by("pk"))
-
-
-def _build_plan(experiment: Experiment) -> dict[str, bytes]:
-    plan = Preregistration.objects.select_related("experiment").filter(experiment=experiment).first()
-    return {} if plan is None else {"preregistration.md": plan.to_markdown().encode()}
 
 
 def _iterate_columns(table: str) -> Iterator[tuple[Column, str]]:

@@ -33,11 +33,34 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     if fit is None:
         return []
     mixed = build_mixed_table(data, fit, level_indices)
+    rows: list[dict[str, Any]] = [
+        {
+            "factor": marginal_mean.factor,
+            "level": names[marginal_mean.factor][marginal_mean.level],
+            "mean": marginal_mean.mean,
+            "interval": (marginal_mean.low, marginal_mean.high) if marginal_mean.low is not None else None,
+        }
+        for marginal_mean in fit.means
+    ]
+    mean_table = ResultTable(
+        "marginal_means",
+        "Marginal means",
+        [
+            ResultColumn("factor", "Factor"),
+            ResultColumn("level", "Level"),
+            ResultColumn("mean", "Share" if data.is_share else "Mean", data.measure.mean_column),
+            ResultColumn("interval", "95 % interval", data.measure.interval_column),
+        ],
+        rows,
+        formula="Mean of a level over items, with equal weights for the levels of the other factors. "
+        + ("Score interval within the scale, Student's t over items." if data.bounds else "Student's t over items."),
+        notes=["Compare levels by the F tests and the differences. Overlapping intervals do not show equality."],
+    )
     return [
         _build_term_table(fit),
         *([mixed] if mixed else []),
         *build_logistic_tables(data, fit, names, level_indices),
-        _build_mean_table(data, fit, names),
+        mean_table,
     ]
 
 
@@ -90,30 +113,4 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
         correction=f"Holm over the {len(tested)} terms of this table." if len(tested) > 1 else "",
         sentence=sentence,
         notes=notes,
-    )
-
-
-def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:
-    rows: list[dict[str, Any]] = [
-        {
-            "factor": marginal_mean.factor,
-            "level": names[marginal_mean.factor][marginal_mean.level],
-            "mean": marginal_mean.mean,
-            "interval": (marginal_mean.low, marginal_mean.high) if marginal_mean.low is not None else None,
-        }
-        for marginal_mean in fit.means
-    ]
-    return ResultTable(
-        "marginal_means",
-        "Marginal means",
-        [
-            ResultColumn("factor", "Factor"),
-            ResultColumn("level", "Level"),
-            ResultColumn("mean", "Share" if data.is_share else "Mean", data.measure.mean_column),
-            ResultColumn("interval", "95 % interval", data.measure.interval_column),
-        ],
-        rows,
-        formula="Mean of a level over items, with equal weights for the levels of the other factors. "
-        + ("Score interval within the scale, Student's t over items." if data.bounds else "Student's t over items."),
-        notes=["Compare levels by the F tests and the differences. Overlapping intervals do not show equality."],
     )

@@ -13,7 +13,6 @@ from grading_app.statistics.logistic_mixed_model import (
     NO_SPREAD_WITHIN_ITEMS,
     SEPARATION,
     LogisticResult,
-    OddsRatio,
     fit_logistic_model,
 )
 from grading_app.statistics.mixed_model import MixedFit, fit_mixed_model
@@ -207,6 +206,15 @@ def _build_ratio_table(
 ) -> ResultTable:
     shares = {(mean.factor, mean.level): mean.mean for mean in factor_fit.means}
     clearest = max(result.ratios, key=lambda one: abs(one.log_ratio) / one.se)
+    # The ratio is in words, larger than 1.
+    level, reference = names[clearest.factor][clearest.level], names[clearest.factor][clearest.reference]
+    ratio, (low, high) = clearest.ratio, clearest.interval
+    if ratio < 1:
+        level, reference, ratio, low, high = reference, level, 1 / ratio, 1 / high, 1 / low
+    text = (
+        f"For one item, the odds of a right answer with {level} are {ratio:.3g} times those with {reference}, "
+        f"95 % interval {low:.3g} to {high:.3g}"
+    )
     return ResultTable(
         "odds_ratios",
         "Odds ratios of levels",
@@ -234,7 +242,7 @@ def _build_ratio_table(
         formula="Odds ratio: the odds of a right answer to one item at a level, over the odds at the level it is "
         "compared with. A mean over the other factors. From the logistic mixed model, with Wald's interval and "
         "Student's t.",
-        sentence=_describe_ratio(clearest, names),
+        sentence=f"{text}." if low > 1 else f"{text}. The interval contains 1, so a difference is not shown.",
         notes=[
             "Odds are right answers per wrong answer: 4 for a share of 80 %. An odds ratio of 1 is no difference; 2 "
             "raises 50 % to 67 %, and 80 % to 89 %.",
@@ -243,16 +251,3 @@ def _build_ratio_table(
             *filter(None, [describe_odds_coverage(result.items)]),
         ],
     )
-
-
-def _describe_ratio(one: OddsRatio, names: Mapping[str, Sequence[str]]) -> str:
-    """Return the ratio in words, larger than 1."""
-    level, reference = names[one.factor][one.level], names[one.factor][one.reference]
-    ratio, (low, high) = one.ratio, one.interval
-    if ratio < 1:
-        level, reference, ratio, low, high = reference, level, 1 / ratio, 1 / high, 1 / low
-    text = (
-        f"For one item, the odds of a right answer with {level} are {ratio:.3g} times those with {reference}, "
-        f"95 % interval {low:.3g} to {high:.3g}"
-    )
-    return f"{text}." if low > 1 else f"{text}. The interval contains 1, so a difference is not shown."

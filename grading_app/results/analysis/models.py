@@ -24,7 +24,29 @@ def build_model_tables(data: AnalysisData) -> list[ResultTable]:
         return []
     tables = [_build_similarity_table(data), _build_cluster_table(data), _build_spread_table(data)]
     if data.is_share:
-        tables.append(_build_failure_table(data))
+        has_score = (data.scores.n > 0).sum(axis=1)
+        is_failed = (has_score > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
+        failed_rows = np.flatnonzero(is_failed)
+        rows = [
+            {"item": data.keys[row], "category": data.categories[row] or None, "answers": int(data.scores.n[row].sum())}
+            for row in failed_rows[:MAX_ITEMS]
+        ]
+        failure_table = ResultTable(
+            "failed_by_all",
+            "Items that every condition answered wrong",
+            [
+                ResultColumn("item", "Item"),
+                ResultColumn("category", "Category"),
+                ResultColumn("answers", "Answers", "count"),
+            ],
+            rows,
+            sentence=f"{len(failed_rows)} of {len(data.keys)} items were always answered wrong by every condition.",
+            notes=[
+                "A wrong target has the same effect. Check these items first.",
+                f"At most {MAX_ITEMS} items are listed.",
+            ],
+        )
+        tables.append(failure_table)
     return [table for table in tables if table.rows]
 
 
@@ -132,29 +154,4 @@ def _build_spread_table(data: AnalysisData) -> ResultTable:
         ],
         rows,
         notes=[f"At most {MAX_ITEMS} items."],
-    )
-
-
-def _build_failure_table(data: AnalysisData) -> ResultTable:
-    has_score = (data.scores.n > 0).sum(axis=1)
-    is_failed = (has_score > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
-    failed_rows = np.flatnonzero(is_failed)
-    rows = [
-        {"item": data.keys[row], "category": data.categories[row] or None, "answers": int(data.scores.n[row].sum())}
-        for row in failed_rows[:MAX_ITEMS]
-    ]
-    return ResultTable(
-        "failed_by_all",
-        "Items that every condition answered wrong",
-        [
-            ResultColumn("item", "Item"),
-            ResultColumn("category", "Category"),
-            ResultColumn("answers", "Answers", "count"),
-        ],
-        rows,
-        sentence=f"{len(failed_rows)} of {len(data.keys)} items were always answered wrong by every condition.",
-        notes=[
-            "A wrong target has the same effect. Check these items first.",
-            f"At most {MAX_ITEMS} items are listed.",
-        ],
     )
