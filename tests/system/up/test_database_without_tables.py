@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from django.core.management import get_commands
 
 from evalsite.lib.ops.postgres import Embedded
 from tests.prepared_database import build_environment, copy_folder
@@ -12,15 +13,48 @@ from tests.system.up.conftest import free_port
 
 pytestmark = pytest.mark.processes
 
+PROFILE = ROOT / "samples" / "reasoning-skills.json"
 COMMANDS = [
-    "status",
-    "reconcile",
-    "experiment list",
+    "analyse pilot",
+    "bundle design pilot --out bundle.zip",
     "createsuperuser --noinput --username someone --email someone@lab.example",
-    "drain --until-idle",
     "dataset list",
+    "dimension list",
+    "drain --until-idle",
+    "endpoint list",
+    "experiment list",
+    "export pilot --out trials.csv",
+    "figures pilot --out figures.pdf",
+    "grade pilot --scorer numeric",
+    "grader list",
+    "import_snapshot snapshot.zip",
+    "import_study study.zip",
+    "item_rubric list",
+    "model list",
+    "prompt list",
+    "reconcile",
+    "report pilot --out pilot.html",
+    "response_cache show",
+    "rubric list",
+    "sampler list",
+    "sign_in_link someone",
+    f"skill_surface {PROFILE} --experiment pilot",
+    "snapshot pilot --out snapshot.zip",
+    "status",
+    "surface pilot",
+    "sweep_stale_claims",
     "unlock --all",
 ]
+NEED_NO_TABLES = {
+    "backup": "copies the database as it is",
+    "demo": "creates the tables, as `up` does",
+    "migrate": "creates the tables",
+    "qcluster": "is a process of `up`, which creates the tables first",
+    "restore": "replaces the database",
+    "simulate_provider": "uses no database",
+    "up": "creates the tables",
+    "verify_snapshot": "reads a file",
+}
 NEWER_CODE = "INSERT INTO django_migrations (app, name, applied) VALUES ('runs_app', '0099_of_newer_code', now())"
 OTHER_COLUMNS = "ALTER TABLE runs_app_worker ADD COLUMN of_earlier_code integer; ALTER TABLE runs_app_run DROP n_failed"
 
@@ -55,6 +89,14 @@ def test_a_command_names_the_empty_database_and_the_command_that_fills_it(empty_
     process = run_command(line, empty_database)
     assert_refused(process, f"The database in {empty_database}/data/postgres has no tables of Evalsite yet.")
     assert "Run manage.py migrate, or start the site with manage.py up" in process.stderr
+
+
+def test_every_command_of_this_project_is_tried_or_needs_no_tables():
+    own_apps = ("evalsite", "datasets_app", "runs_app", "grading_app")
+    own = {name for name, app in get_commands().items() if str(app).startswith(own_apps)}
+    tried = {line.split()[0] for line in COMMANDS} - {"createsuperuser"}
+    assert own == tried | set(NEED_NO_TABLES)
+    assert not tried & set(NEED_NO_TABLES)
 
 
 @pytest.fixture
