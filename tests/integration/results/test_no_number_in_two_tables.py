@@ -1,0 +1,118 @@
+"""No page shows a number of a condition in two tables.
+
+A number has three digits or more, so that an equal number elsewhere is no coincidence. A figure's table of values does
+not count: it is the text of the picture, for readers who do not see it.
+"""
+
+import re
+from collections import defaultdict
+
+import pytest
+from django.urls import reverse
+from lxml import html
+
+from evalsite.lib import permissions
+from grading_app.models import CachedAggregate
+from grading_app.results.cached_aggregates import compute_rows
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.factories.gradings import make_gradings, make_scale_rubric
+from tests.factories.judges import write_ledger
+
+pytestmark = pytest.mark.django_db
+NUMBER = re.compile(r"[−-]?\d*\.\d+")
+PAGES = (
+    "experiment_results", "experiment_analysis", "experiment_agreement", "experiment_grading", "experiment_ledger",
+    "experiment_report",
+)  # fmt: skip
+EXCEPTIONS = {
+    ("experiment_analysis", "Differences between conditions", "All tests of differences"):
+        "the second one is the complete table, with every test and every column",
+    ("experiment_analysis", "Differences between conditions", "Scores by condition"):
+        "a difference stands beside the two means that it is the difference of",
+    ("experiment_analysis", "Effects of model, prompt and sampler", "Mixed model with random items"):
+        "two methods, which have the same F for complete data",
+}  # fmt: skip
+"""Pairs of tables that may share numbers, with the reason."""
+
+
+def are_of_two_measures(first, second):
+    """Return whether two captions differ in their measure only. Two measures may have equal numbers."""
+    measures, titles = zip(*(name.partition(": ")[::2] for name in (first, second)), strict=True)
+    strip = re.compile(r"^Table \d+\. ")
+    return titles[0] == titles[1] != "" and strip.sub("", measures[0]) != strip.sub("", measures[1])
+
+
+def list_numbers(table):
+    """Yield pairs of a row's first cell and a number of the row."""
+    for row in table.xpath(".//tbody/tr"):
+        head, *cells = (" ".join(cell.text_content().split()) for cell in row.xpath("./td | ./th"))
+        for cell in cells:
+            for number in NUMBER.findall(cell):
+                if len(number.strip("−-0.").replace(".", "")) >= 3:
+                    yield head, number
+
+
+def name_table(table):
+    caption = " ".join(table.xpath("string(./caption)").split())
+    return caption or " ".join(table.xpath("string((preceding::h2 | preceding::h3)[last()])").split())
+
+
+def find_repeated_numbers(text):
+    """Return the numbers in two tables of a page: (names of two tables) and the pairs of a row and a number."""
+    places, names = defaultdict(set), {}
+    for place, table in enumerate(html.fromstring(text).xpath("//main//table[not(ancestor::figure)]")):
+        names[place] = name_table(table)
+        for entry in list_numbers(table):
+            places[entry].add(place)
+    repeated = defaultdict(set)
+    for entry, found in places.items():
+        if len(found) > 1:
+            first, second = sorted(found)[:2]
+            repeated[names[first], names[second]].add(entry)
+    return repeated
+
+
+@pytest.fixture
+def study(monkeypatch):
+    """Two models and two prompts over 37 questions, graded by a rule and by a judge that is wrong on some."""
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    items = [{"key": f"q-{n:02}", "input": f"What is {n} plus {n}?", "target": str(2 * n)} for n in range(37)]
+    experiment = factories.make_experiment(
+        "sums", owner=factories.make_user("owner", permissions.RESEARCHER),
+        dataset=factories.make_dataset("sums", items), scorers=["exact_match"],
+        models=[factories.make_model("large"), factories.make_model("small")],
+        prompts=[factories.make_prompt("plain"), factories.make_prompt("careful")],
+    )  # fmt: skip
+    for limit, run in zip((30, 33, 11, 17), factories.make_runs(experiment, status="done"), strict=True):
+        factories.plan_trials(run, answer=lambda item, *_, limit=limit: item.target if item.position < limit else "no")
+    grade(experiment, by="a test")
+    make_gradings(
+        experiment, "strict", lambda trial: float(trial.answer != "no" and trial.item.position % 9 != 3),
+        rubric=make_scale_rubric("strict-rubric", low=0, high=1),
+    )  # fmt: skip
+    write_ledger(experiment)
+    return experiment
+
+
+def test_the_search_finds_a_number_in_two_tables():
+    row = "<tr><td>large</td><td>83.8 %</td><td>0.5</td></tr>"
+    table = f"<table><caption>T{{}}</caption><tbody>{row}</tbody></table>"
+    page = f"<main>{table.format(1)}{table.format(2)}<figure>{table.format(3)}</figure></main>"
+    assert find_repeated_numbers(page) == {("T1", "T2"): {("large", "83.8")}}
+
+
+def test_no_page_shows_a_number_in_two_tables(study, client):
+    client.force_login(study.owner)
+    for name in PAGES:
+        client.get(reverse(name, args=["sums"]))
+        compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    counts, repeated = {}, {}
+    for name in PAGES:
+        text = client.get(reverse(name, args=["sums"])).content.decode()
+        counts[name] = len(html.fromstring(text).xpath("//main//table"))
+        for tables, found in find_repeated_numbers(text).items():
+            if (name, *tables) not in EXCEPTIONS and not are_of_two_measures(*tables):
+                repeated[name, *tables] = found
+    assert not repeated, "\n".join(f"{tables}: {sorted(found)[:6]}" for tables, found in repeated.items())
+    assert all(counts.values()), f"a page without a table was not ready: {counts}"
