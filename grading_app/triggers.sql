@@ -352,7 +352,8 @@ FROM (
     FROM runs_app_answer a
     JOIN grading_app_gradecondition gc ON gc.experiment_id = a.experiment_id AND gc.kind IN ('rule', 'judge', 'panel')
     LEFT JOIN grading_app_grading g ON g.trial_id = a.trial_id AND g.condition_id = gc.id
-    WHERE NOT EXISTS (SELECT FROM grading_app_rubric u WHERE u.id = gc.rubric_id AND u.kind = 'pairwise')
+    -- Not NOT EXISTS: with few rubrics, the planner would expect no row to be left, and read all conditions for each.
+    WHERE coalesce((SELECT u.kind FROM grading_app_rubric u WHERE u.id = gc.rubric_id), '') <> 'pairwise'
     UNION ALL
     SELECT 'rater'::text, gc.id, g.score, true, g.score_raw, a.*
     FROM grading_app_gradecondition gc JOIN grading_app_grading g ON g.condition_id = gc.id
