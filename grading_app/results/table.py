@@ -69,6 +69,7 @@ class ResultTable:
     links: for rows that lead to trials, addresses by column name, in the order of the rows.
     data: further data for a figure, as JSON-compatible values; files do not have it.
     is_sortable: the reader may sort the rows on the page.
+    page_columns: the names of the columns on a page, which must fit its width; files have all. Empty: all columns.
     measure, measure_label: key and label of the measure, which files name beside the title; empty if there is none.
     """
 
@@ -86,6 +87,7 @@ class ResultTable:
     is_sortable: bool = False
     measure: str = ""
     measure_label: str = ""
+    page_columns: Sequence[str] = ()
 
     @property
     def full_title(self) -> str:

@@ -143,6 +143,8 @@ def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = Fal
 
     order: the sort column of a sortable table, with a minus sign for descending order. is_cards: as in TextTable.
     """
+    if table.page_columns:
+        table = replace(table, columns=[column for column in table.columns if column.name in table.page_columns])
     if table.is_sortable:
         table = table.sort_by(order)
     rows: list[list[str]] = replace(table, rows=table.rows[:MAX_ROWS]).cells()

@@ -11,6 +11,7 @@ from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 
 QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
+FILES_ONLY = ("q25", "q75", "constant")
 
 
 def build_descriptive_tables(data: AnalysisData) -> list[ResultTable]:
@@ -46,7 +47,8 @@ def _build_table(data: AnalysisData, name: str, title: str, categories: list[str
     waves = [str(wave) for wave in data.scope.experiment.waves.answered()] if data.scope.wave is None else []
     if len(waves) > 1:
         notes.append(f"These numbers pool {len(waves)} waves ({', '.join(waves)}). Waves tests whether they differ.")
-    return ResultTable(name, title, columns, rows, formula=estimates, notes=notes)
+    on_page = [column.name for column in columns if column.name not in FILES_ONLY]
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=notes, page_columns=on_page)
 
 
 def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:

@@ -2,6 +2,7 @@
 
 import pytest
 from django.urls import reverse
+from django.utils.html import escape
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
@@ -180,6 +181,18 @@ def test_an_item_of_another_dataset_is_an_error_of_the_scope(owner, wrong):
     page = owner.get(build_address(without=wrong))
     assert page.status_code == 200
     assert "without" in page.context["form"].errors
+
+
+def test_the_first_table_of_differences_has_one_p_and_its_file_has_all_columns(owner):
+    page = compute_and_open(owner)
+    (section,) = [one for one in page.context["sections"] if one["name"] == "conditions"]
+    heads = {table["table"].name: table["html"].head for table in section["tables"]}
+    assert heads["differences"] == ["A", "B", "B − A", "95 % interval", "Test", "p (Holm)", "Common items"]
+    assert {"p", "p (BH)", "p (permutation)", "p (Wilcoxon)", "Cohen's d"} <= set(heads["all_tests"])
+    assert section["first"]["tables"] == section["tables"][:1]
+    assert page_text(page).count(escape(section["sentence"])) == 1
+    file = owner.get(build_address(table="differences", format="csv")).content.decode()
+    assert {"p", "p_holm", "mean_a", "mean_b", "effect"} <= set(file.splitlines()[0].lstrip("\ufeff").split(","))
 
 
 @pytest.mark.slow

@@ -123,7 +123,7 @@ def test_a_difference_is_given_for_items_like_these_and_for_these_items(client, 
     table = build_table(repeated)
     row = table.rows[0]
     assert row["fixed_ci"][1] - row["fixed_ci"][0] < row["difference_ci"][1] - row["difference_ci"][0]
-    (alone,) = build_table(repeated, name="all_tests").notes
+    alone = build_table(repeated, name="all_tests").notes[0]
     assert "On these items: the items are fixed" in alone
     assert "Cochran 1977" in alone
     assert any("on items like these" in note for note in table.notes)
