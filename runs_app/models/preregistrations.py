@@ -76,7 +76,8 @@ class Preregistration(models.Model):
 
     def to_markdown(self) -> str:
         """Return the plan for an archive of preregistrations."""
-        parts = "\n\n".join(f"## {heading}\n\n{text or 'None.'}" for heading, text in self.parts)
+        texts = [(heading, _to_text(self.content.get(name), bullet="- ")) for name, heading in PARTS.items()]
+        parts = "\n\n".join(f"## {heading}\n\n{text or 'None.'}" for heading, text in texts)
         return (
             f"# Preregistration of {self.experiment.title or self.experiment.slug}\n\n"
             f"Frozen {self.frozen_at:%Y-%m-%d %H:%M:%S} UTC by {self.actor}, before the first call.\n\n"
@@ -84,5 +85,5 @@ class Preregistration(models.Model):
         )
 
 
-def _to_text(value: Any) -> str:
-    return "\n".join(f"- {entry}" for entry in value) if isinstance(value, list) else str(value or "")
+def _to_text(value: Any, bullet: str = "") -> str:
+    return "\n".join(f"{bullet}{entry}" for entry in value) if isinstance(value, list) else str(value or "")
