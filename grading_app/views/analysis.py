@@ -14,7 +14,6 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.results.analysis.outliers import MAX_Z
 from grading_app.results.analysis.sections import SECTIONS
 from grading_app.results.analysis.stored import get_analysis
 from grading_app.results.figures.analysis import make_figures
@@ -83,8 +82,6 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
     shown_figures = [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures]
     outliers = next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), [])
     n_first = 0 if section.name == "outliers" else 1  # The cards of outliers show more than their table.
-    is_any_far = any(abs(row.get("z") or 0) > MAX_Z for row in tables[0].rows)
-    far, near = (outliers, []) if is_any_far else ([], outliers)
     return {
         "name": section.name,
         "title": section.title,
@@ -94,8 +91,8 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
         "tables": shown_tables,
         "figures": shown_figures,
         "outliers": outliers,
-        "first": {"tables": shown_tables[:n_first], "figures": shown_figures[:1], "outliers": far},
-        "more": {"tables": shown_tables[n_first:], "figures": shown_figures[1:], "outliers": near},
+        "first": {"tables": shown_tables[:n_first], "figures": shown_figures[:1], "outliers": outliers},
+        "more": {"tables": shown_tables[n_first:], "figures": shown_figures[1:], "outliers": []},
     }
 
 

@@ -86,7 +86,7 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
             f"above {MAX_Z} is far. An expected score outside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{n_far} of the {len(outliers)} scores listed are far from the {reference}."
-            if n_far
+            if n_far or scaled.z is None
             else f"No item is far from the {reference}.",
             links=[{"item": f"{trials}&condition={condition}&item={item}"} for item, condition in cells],
             data={
