@@ -74,6 +74,15 @@ def read(visitor):
     return open_page
 
 
+def test_which_model_is_better_and_by_how_much(experiment, read):
+    text = read(experiment.owner, reverse("experiment_results", args=["sums"]), "percentage points")
+    assert "large scores 45.0 percentage points higher than small." in text, text
+    assert re.search(r"90\.0 % against 45\.0 %; 95 % interval \d+\.\d to \d+\.\d pp", text), text
+    assert re.search(r"p < 0\.001", text), text
+    listed = read(experiment.owner, reverse("experiment_list"), "sums")
+    assert re.search(r"90\.0 % .*large", listed), listed
+
+
 def test_on_which_items_they_differ(experiment, read):
     text = read(experiment.owner, reverse("experiment_matrix", args=["sums"]), "What is")
     first = re.search(r"What is (\d+) plus", text)
