@@ -76,6 +76,10 @@ class Newcomer:
         self.counts.fields += 1
         self.page.get_by_label(re.compile(rf"^\s*{label}")).fill(text)
 
+    def select(self, label: str, option: str) -> None:
+        self.counts.fields += 1
+        self.page.get_by_label(label).select_option(label=option)
+
     def choose_file(self, path: Path) -> None:
         self.page.wait_for_load_state("load")
         self.counts.clicks += 1
@@ -139,11 +143,32 @@ def make_account(person, site):
     expect(person.page.get_by_role("heading", name="Start")).to_be_visible()
 
 
-def add_models(person, *names):
+def add_models(person, provider, *names):
+    """Add the models, each of which gets one test call without a retry."""
     for name in names:
         person.click(person.page.get_by_label(name))
+    provider.reset()
+    began = time.monotonic()
     person.press("Add and test")
     expect(person.page.locator("#models .start-list .status.tone-good")).to_have_count(len(names))
+    print(f"test calls of {len(names)} models, until the page shows them: {time.monotonic() - began:.1f} s")
+    assert count_calls(provider) == len(names)
+
+
+def count_calls(provider):
+    """Return the number of calls since the counters were reset. None may have failed or been repeated."""
+    counters = provider.counters()
+    assert set(counters["statuses"]) <= {"200"}
+    assert counters["repeated_bodies"] == 0
+    return counters["answers"]
+
+
+def assert_within(counts, clicks, loads, forms, fields):
+    print(counts)
+    assert counts.clicks <= clicks
+    assert counts.loads <= loads
+    assert len(counts.forms) <= forms
+    assert counts.fields <= fields
 
 
 def assert_private(site, key):
@@ -186,9 +211,7 @@ def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, sho
         person.press("Fetch models")
         expect(page.get_by_text("serves 2 models")).to_be_visible()
         shown(page, "first-study/list")
-        began = time.monotonic()
-        add_models(person, "big", "tiny")
-        print(f"two test calls: {time.monotonic() - began:.1f} s")
+        add_models(person, provider, "big", "tiny")
 
         person.choose_file(write_table(tmp_path))
         expect(page.get_by_role("button", name="Import the 48 valid rows")).to_be_visible()
@@ -207,12 +230,8 @@ def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, sho
         expect(page.locator("main")).to_contain_text("Number within tolerance: ")
         expect(page.locator("main")).to_contain_text("tiny")
         shown(page, "first-study/results")
-        print(person.counts)
         assert_private(site, KEY)
-        assert person.counts.clicks <= 10
-        assert person.counts.loads <= 10
-        assert len(person.counts.forms) <= 2
-        assert person.counts.fields <= 8
+        assert_within(person.counts, clicks=10, loads=10, forms=2, fields=8)
 
 
 def write_images(folder: Path) -> Path:
@@ -241,10 +260,13 @@ def test_images_with_norms_from_up_to_the_first_result(prepared, chromium, provi
         person.type("Base URL", provider.url)
         person.type("API key", KEY)
         person.press("Fetch models")
-        add_models(person, "big", "tiny")
+        add_models(person, provider, "big", "tiny")
         person.choose_file(write_images(tmp_path))
         expect(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows"))).to_be_visible()
         expect(page.locator("#data")).to_contain_text("valence 5.9")
+        thumbnails = page.locator("#data tbody img")
+        expect(thumbnails).to_have_count(5)
+        assert thumbnails.evaluate_all("all => all.every(image => image.complete && image.naturalWidth > 0)")
         shown(page, "images-and-norms/items")
         person.click(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows")))
         expect(page.get_by_label("Rating question")).to_have_value("How would you rate the valence of this?")
@@ -259,11 +281,7 @@ def test_images_with_norms_from_up_to_the_first_result(prepared, chromium, provi
         page.wait_for_url("**/experiments/photographs-first/results/")
         expect(page.locator("main")).to_contain_text("valence")
         shown(page, "images-and-norms/results")
-        print(person.counts)
-        assert person.counts.clicks <= 10
-        assert person.counts.loads <= 10
-        assert len(person.counts.forms) <= 2
-        assert person.counts.fields <= 8
+        assert_within(person.counts, clicks=10, loads=10, forms=2, fields=8)
 
 
 def test_a_stranger_makes_every_mistake_once_and_loses_nothing(prepared, chromium, provider, tmp_path):
@@ -278,6 +296,7 @@ def test_a_stranger_makes_every_mistake_once_and_loses_nothing(prepared, chromiu
         ask_with_a_wrong_variable(person)
         expect(person.page.get_by_role("link", name="See results")).to_be_visible()
         assert_private(site, KEY)
+        assert_within(person.counts, clicks=14, loads=20, forms=3, fields=11)
 
 
 def connect_with_mistakes(person, provider):
@@ -296,7 +315,7 @@ def connect_with_mistakes(person, provider):
     person.press("Fetch models")
     person.press("Add and test")
     expect(page.get_by_text("Choose at least one model.")).to_be_visible()
-    add_models(person, "big")
+    add_models(person, provider, "big")
 
 
 def map_unknown_columns(person, folder):
@@ -306,8 +325,8 @@ def map_unknown_columns(person, folder):
     person.choose_file(unknown)
     expect(page.get_by_role("alert")).to_contain_text("choose a column; the file has nr, frage, antwort")
     person.click(page.get_by_role("link", name="Map columns"))
-    page.get_by_label("Input: column").select_option(label="frage")
-    page.get_by_label("Target: column").select_option(label="antwort")
+    person.select("Input: column", "frage")
+    person.select("Target: column", "antwort")
     person.press("Import items")
     page.wait_for_url("**/datasets/unknown/1/**")
 
@@ -322,3 +341,67 @@ def ask_with_a_wrong_variable(person):
     expect(page.get_by_label(re.compile("^Prompt"))).to_have_value("Frage: {{question}}")
     person.type("Prompt", "Frage: {{input}}")
     person.press("Run 20")
+
+
+@dataclass
+class KeyboardUser:
+    """A person who has no mouse: targets are reached with Tab and pressed with Enter or Space."""
+
+    page: Page
+    keys: int = 0
+
+    def press(self, key: str) -> None:
+        self.keys += 1
+        self.page.keyboard.press(key)
+
+    def reach(self, target: Locator) -> None:
+        """Press Tab until the target has the focus, and assert that the focus is shown."""
+        expect(target).to_be_visible()
+        self.page.wait_for_load_state("load")
+        for _ in range(120):
+            if target.evaluate("one => one === document.activeElement"):
+                assert target.evaluate("one => one.matches(':focus-visible')")
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not reach {target}")
+
+    def type(self, label: str, text: str) -> None:
+        self.reach(self.page.get_by_label(re.compile(rf"^\s*{label}")))
+        self.page.keyboard.type(text)
+
+    def enter(self, role: str, name: str) -> None:
+        self.reach(self.page.get_by_role(role, name=name, exact=True))
+        self.press("Enter")
+
+
+def test_by_keyboard_alone_from_the_first_page_to_the_first_result(prepared, chromium, provider, tmp_path):
+    with visit_new_site(prepared, chromium) as (person, site):
+        page, user = person.page, KeyboardUser(person.page)
+        page.goto(read_link(site))
+        user.type("Name", "ada")
+        user.type("Password", PASSWORD)
+        user.press("Enter")
+        expect(page.get_by_role("heading", name="Start")).to_be_visible()
+        user.type("Base URL", provider.url)
+        user.type("API key", KEY)
+        user.press("Enter")
+        expect(page.get_by_text("serves 2 models")).to_be_visible()
+        for name in ("big", "tiny"):
+            user.reach(page.get_by_label(name))
+            user.press("Space")
+        user.enter("button", "Add and test")
+        expect(page.locator("#models .start-list .status.tone-good")).to_have_count(2)
+        user.reach(page.get_by_label("File", exact=False).first)
+        with page.expect_file_chooser() as opened:
+            user.press("Enter")
+        opened.value.set_files(write_table(tmp_path))
+        user.enter("button", "Import the 48 valid rows")
+        expect(page.get_by_label("Graded by")).to_have_value("numeric")
+        user.enter("button", "Try one")
+        expect(page.locator("#start-try")).to_contain_text("score")
+        user.enter("button", "Run 20")
+        expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers"))
+        user.enter("link", "See results")
+        page.wait_for_url("**/experiments/capital-sums-first/results/")
+        expect(page.locator("main")).to_contain_text("tiny")
+        print(f"{user.keys} keys besides the typed texts")
