@@ -1,4 +1,7 @@
-"""Functions that format statistics as text, as in a paper."""
+"""Functions that format statistics as text, as in a paper.
+
+Coefficients and p have no zero before the decimal point, since neither can be far above 1 (APA, 7th edition, 6.36).
+"""
 
 from __future__ import annotations
 
@@ -42,11 +45,10 @@ def format_difference_interval(low: float | None, high: float | None, is_share: 
 
 
 def format_coefficient(r: float | None) -> str:
-    """Format a correlation without the zero before the decimal point."""
+    """Format a correlation or another coefficient."""
     if r is None:
         return MISSING
-    text = f"{abs(r):.2f}"
-    return ("" if r > -0.005 else MINUS) + (text if text == "1.00" else text[1:])
+    return ("" if r > -0.005 else MINUS) + f"{abs(r):.2f}".removeprefix("0")
 
 
 def format_coefficient_interval(low: float | None, high: float | None) -> str:
@@ -70,10 +72,10 @@ def add_sign(text: str) -> str:
 def format_p(p: float | None) -> str:
     if p is None:
         return MISSING
-    return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+    return "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
 
 
 def format_p_equation(p: float) -> str:
-    """Return p for a sentence, such as '= 0.012' or '< 0.001'."""
+    """Return p for a sentence, such as '= .012' or '< .001'."""
     text = format_p(p)
     return text if text.startswith("<") else f"= {text}"

@@ -25,16 +25,19 @@ BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report
 class EstimateTable(tables.Table):
     """A table of named estimates of agreement. `coverage_note` says which of their intervals cover less than 95 %."""
 
+    def format_interval(self, low: float | None, high: float | None) -> str:
+        return statistic_format.format_interval(low, high)
+
     @property
     def coverage_note(self) -> str:
         return describe_estimates_coverage((row.name, row.estimate) for row in self.data)
 
     def render_interval(self, record: MeasureResult | JudgeEstimate) -> str:
         """Return the interval, or the reason why it is missing."""
-        interval = format_estimate_interval(record.estimate)
-        if record.estimate is None or record.estimate.low is not None:
-            return interval
-        return record.estimate.interval.removeprefix("no interval: ") or interval
+        if record.estimate is None:
+            return MISSING
+        interval = self.format_interval(record.estimate.low, record.estimate.high)
+        return interval if interval != MISSING else record.estimate.interval.removeprefix("no interval: ") or MISSING
 
 
 class MeasureTable(EstimateTable):
@@ -56,6 +59,9 @@ class MeasureTable(EstimateTable):
     def __init__(self, measures: Iterable[MeasureResult]) -> None:
         super().__init__(list(measures))
 
+    def format_interval(self, low: float | None, high: float | None) -> str:
+        return statistic_format.format_coefficient_interval(low, high)
+
     def render_name(self, record: MeasureResult) -> SafeString:
         chip = format_html(' <span class="chip">{}</span>', "fits this scale") if record.suits_scale else ""
         texts = [record.description.meaning, record.description.formula, record.description.citation]
@@ -72,7 +78,7 @@ class MeasureTable(EstimateTable):
     def render_value(self, record: MeasureResult) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
             return format_html('<span class="muted why">{}</span>', record.reason)
-        text = statistic_format.format_number(record.estimate.estimate, 3)
+        text = statistic_format.format_coefficient(record.estimate.estimate)
         if record.name.startswith("ICC(") and record.estimate.estimate < 0:
             return format_html('{} <span class="muted why">{}</span>', text, BELOW_ZERO)
         return text
@@ -118,14 +124,10 @@ class JudgeEstimateTable(EstimateTable):
         )  # fmt: skip
 
     def render_value(self, record: JudgeEstimate) -> str:
-        return statistic_format.format_number(record.estimate.estimate, 3)
+        return statistic_format.format_number(record.estimate.estimate)
 
     def render_units(self, record: JudgeEstimate) -> str:
         return format_count(record.estimate.units)
-
-
-def format_estimate_interval(estimate: AgreementEstimate | None) -> str:
-    return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
 
 
 CONCORDANCE = "Lin's concordance with the mean of the other people"

@@ -95,7 +95,7 @@ class QuestionResultTable(tables.Table):
     mean = DecimalColumn()
     sd = DecimalColumn(verbose_name="SD of items")
     within = DecimalColumn(verbose_name="SD of raters")
-    alpha = DecimalColumn(accessor="alpha__estimate")
+    alpha = tables.Column(accessor="alpha__estimate", attrs=NUMBER)
     icc = tables.Column(verbose_name="ICC(2,1)", attrs=NUMBER)
 
     class Meta:
@@ -112,11 +112,14 @@ class QuestionResultTable(tables.Table):
         for name, head in heads.items():
             self.columns[name].column.verbose_name = head
 
+    def render_alpha(self, value: float) -> str:
+        return statistic_format.format_coefficient(value)
+
     def render_icc(self, value: Any) -> SafeString | str:
-        estimate = statistic_format.format_number(value.estimate)
+        estimate = statistic_format.format_coefficient(value.estimate)
         if value.low is None:
             return estimate
-        interval = statistic_format.format_interval(value.low, value.high)
+        interval = statistic_format.format_coefficient_interval(value.low, value.high)
         return format_html('{} <small class="muted">{}</small>', estimate, interval)
 
 

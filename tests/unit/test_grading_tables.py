@@ -47,7 +47,7 @@ def test_the_results_of_a_queue_show_the_interval_of_the_icc(result):
         "Dimension", "Ratings", "Items", "Raters", "Mean", "SD of items", "SD of raters", "Alpha, ordinal", "ICC(2,1)",
     ]  # fmt: skip
     assert read_cells(table, "name", "n", "sd", "within", "alpha", "icc") == [
-        ("valence", "8", "–", "0.50", "−0.25", "0.50 −0.10 to 0.90")
+        ("valence", "8", "–", "0.50", "−.25", ".50 −.10 to .90")
     ]
 
 

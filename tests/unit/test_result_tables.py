@@ -30,7 +30,7 @@ TABLE = ResultTable("leaderboard", "Leaderboard", COLUMNS, ROWS, test="McNemar's
 
 def test_cells_have_rounded_values_and_a_dash_for_missing_values():
     first, second = TABLE.cells()
-    assert first == ["=a_b|c", "1\u202f319", "85.1 %", "83.0 to 87.0 %", "−0.067", "< 0.001", "$1.50"]
+    assert first == ["=a_b|c", "1\u202f319", "85.1 %", "83.0 to 87.0 %", "−0.067", "< .001", "$1.50"]
     assert second == ["small & fast", "0", "–", "–", "–", "–", "–"]
 
 

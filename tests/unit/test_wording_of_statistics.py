@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.results.statistic_format import format_number, format_share
+from grading_app.results.statistic_format import (
+    format_coefficient,
+    format_number,
+    format_p,
+    format_p_equation,
+    format_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +23,25 @@ from grading_app.results.statistic_format import format_number, format_share
     ],
 )
 def test_values_that_round_to_zero_have_no_sign(formatted, text):
+    assert formatted == text
+
+
+@pytest.mark.parametrize(
+    ("formatted", "text"),
+    [
+        (format_coefficient(0.93), ".93"),
+        (format_coefficient(-0.93), "−.93"),
+        (format_coefficient(-0.004), ".00"),
+        (format_coefficient(0.999), "1.00"),
+        (format_coefficient(-3.217), "−3.22"),  # An ICC can be below -1.
+        (format_coefficient(None), "–"),
+        (format_p(0.0124), ".012"),
+        (format_p(0.0004), "< .001"),
+        (format_p(1.0), "1.000"),
+        (format_p_equation(0.0124), "= .012"),
+    ],
+)
+def test_coefficients_and_p_have_no_zero_before_the_point(formatted, text):
     assert formatted == text
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
+from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.reliability import Repeatability, repeatability
@@ -37,7 +38,7 @@ def make_figure(scores: ItemScores, labels: dict[int, str], measure: str, suffix
         "correlation of single scores. The dot marks the repetitions of this experiment."
         + _describe_extent(by_condition),
         "Reliability over repetitions. "
-        + "; ".join(f"{name}: {estimate.single:.2f}" for name, estimate in by_condition.items()),
+        + "; ".join(f"{name}: {format_coefficient(estimate.single)}" for name, estimate in by_condition.items()),
         lambda width: (width, _make_grid(by_condition, width).height),
         lambda width: _draw(by_condition, _make_grid(by_condition, width)),
         lambda: _build_table(by_condition, measure),

@@ -112,7 +112,7 @@ def test_the_numbers_match_the_analysis_command(client, quiz, study):
 def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, quiz):
     text = open_page(client, quiz).content.decode()
     assert "b beats a by 40.0 pp [" in text
-    assert "on 30 common items (exact McNemar test, p &lt; 0.001)" in text
+    assert "on 30 common items (exact McNemar test, p &lt; .001)" in text
     assert "a beats" not in text
     assert text.count("b beats a by 40.0 pp") == 1
 
@@ -129,7 +129,7 @@ def test_the_right_wrong_table_links_each_count_to_its_items(client, quiz):
     counts = [[int(row[name]) for name in ("right", "wrong", "sum")] for row in rows]
     assert counts == [[12, 0, 12], [12, 6, 18], [24, 6, 30]]
     page = open_page(client, quiz)
-    assert "McNemar&#x27;s exact test: p &lt; 0.001" in page.content.decode()
+    assert "McNemar&#x27;s exact test: p &lt; .001" in page.content.decode()
     assert "filter=gained#answers" in page.content.decode()
 
 

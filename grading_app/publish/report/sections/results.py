@@ -195,8 +195,8 @@ def _describe_units(selection: RatingSelection, n: int) -> str:
 def _write_measures(report: Any, page: str) -> Block:
     columns = [
         ResultColumn("measure", "Measure"),
-        ResultColumn("estimate", "Estimate", "number", 3),
-        ResultColumn("interval", "95 % interval", "interval", 3),
+        ResultColumn("estimate", "Estimate", "coefficient"),
+        ResultColumn("interval", "95 % interval", "coefficient_interval"),
         ResultColumn("units", "Units", "count"),
         ResultColumn("source", "Source"),
         ResultColumn("why", "Note"),
