@@ -50,7 +50,12 @@ class TextTable(tables.Table):
         columns = [
             (
                 name,
-                tables.Column(verbose_name=label, attrs=NUMBER if is_number else {}, orderable=is_sortable),
+                tables.Column(
+                    accessor=name.replace(".", "__"),  # No row is read by it: `rows` has the texts.
+                    verbose_name=label,
+                    attrs=NUMBER if is_number else {},
+                    orderable=is_sortable,
+                ),
             )
             for (name, label), is_number in zip(head.items(), numbers, strict=True)
         ]
