@@ -11,11 +11,15 @@ MINUS = "−"
 
 
 def format_number(value: float | None, places: int = 2) -> str:
-    return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # "z" writes 0.00, not −0.00.
+    """Format a number with so many decimals. "z" writes 0.00, not −0.00.
+
+    Two sums of the same numbers can differ in the last bit, so a number is rounded to nine decimals before.
+    """
+    return MISSING if value is None else f"{round(value, 9):z.{places}f}".replace("-", MINUS)
 
 
 def format_share(share: float | None, places: int = 1) -> str:
-    return MISSING if share is None else f"{100 * share:z.{places}f} %".replace("-", MINUS)
+    return MISSING if share is None else f"{format_number(100 * share, places)} %"
 
 
 def format_points(share: float | None, places: int = 1) -> str:
@@ -60,7 +64,7 @@ def format_interval(low: float | None, high: float | None, places: int = 2) -> s
 
 
 def format_share_interval(low: float | None, high: float | None) -> str:
-    return MISSING if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %"
+    return MISSING if low is None or high is None else f"{format_interval(100 * low, 100 * high, 1)} %"
 
 
 def add_sign(text: str) -> str:

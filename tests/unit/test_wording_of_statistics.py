@@ -1,5 +1,7 @@
 """The wording of statistics in text."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,14 @@ from grading_app.results.statistic_format import (
 )
 def test_values_that_round_to_zero_have_no_sign(formatted, text):
     assert formatted == text
+
+
+def test_sums_that_differ_in_the_last_bit_have_one_text():
+    mean = 2477.4 / 40
+    neighbours = {mean, math.nextafter(mean, 0), math.nextafter(mean, 100), 61.935}
+    assert len(neighbours) == 3
+    assert len({format_number(value) for value in neighbours}) == 1
+    assert len({format_share(value / 100) for value in neighbours}) == 1
 
 
 @pytest.mark.parametrize(

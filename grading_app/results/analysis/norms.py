@@ -129,6 +129,7 @@ def _build_leaderboard(
         if has_best
         else "",
         notes=[*([note] if note else []), "Sort by any column. The tables below have intervals.", TOO_FEW],
+        page_columns=("condition", "items", "difference", "r", "rho", "ccc", "icc21", "mae", "rmse"),
         is_sortable=True,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.results.statistic_format import format_interval
+from grading_app.results.statistic_format import format_coefficient_interval
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import make_answered_experiment
@@ -47,8 +47,9 @@ def test_a_queue_over_eight_answers_per_item_and_agreement_print_the_same_icc():
         (on_agreement.estimate, on_agreement.low, on_agreement.high)
     )
     assert (line.icc.units, line.icc.clusters) == (48, 6)
-    assert format_interval(on_agreement.low, on_agreement.high) in page_text(queue_page)
-    assert format_interval(on_agreement.low, on_agreement.high, 3) in page_text(client.get(query))
+    interval = format_coefficient_interval(on_agreement.low, on_agreement.high)
+    assert interval in page_text(queue_page)
+    assert interval in page_text(client.get(query))
     of_answers = intraclass_correlation(Ratings.from_triples([(*key, value) for key, value in values.items()]), "2,1")
     assert of_answers.result().estimate == pytest.approx(line.icc.estimate)
     assert abs(of_answers.result().low - line.icc.low) > 0.1

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import session
-from grading_app.results.statistic_format import format_number
+from grading_app.results.statistic_format import format_coefficient
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import Ratings
@@ -114,7 +114,7 @@ def check_numbers(page, triples):
         "Krippendorff's alpha, nominal": krippendorff_alpha(ratings, "nominal"),
     }
     for name, measure in expected.items():
-        assert read_row(page, "measures", name)[1] == format_number(measure.estimate, 3)
+        assert read_row(page, "measures", name)[1] == format_coefficient(measure.estimate)
     assert 0 < expected["Percent agreement"].estimate < 1
 
 
