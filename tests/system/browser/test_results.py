@@ -92,7 +92,7 @@ def test_the_first_screen_says_which_is_better_and_on_which_items(quiz, visitor)
         assert box["y"] + box["height"] <= 900, shown
     assert first.inner_text().split()[-4:] == ["right", "right", "wrong", "wrong"]
     item.click()
-    expect(page.get_by_role("heading", name="Answers to sum-24")).to_be_visible()
+    expect(page.get_by_role("heading", name="sum-24")).to_be_visible()
 
 
 def test_the_page_of_a_small_study_fits_on_two_screens(quiz, visitor):
