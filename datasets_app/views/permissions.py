@@ -37,6 +37,7 @@ def make_dataset_context(request: HttpRequest, dataset: Dataset) -> dict[str, An
     return {
         "dataset": dataset,
         "excluded_count": dataset.item_count - dataset.active_count,
+        "has_images": dataset.has_images,
         "warning_count": dataset.history.filter(aspect="warnings").count() if dataset.is_draft else 0,
         "may_curate": member,
         "may_edit": member and dataset.is_draft,
