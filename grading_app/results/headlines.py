@@ -13,6 +13,7 @@ from typing import Any
 from django.core.cache import cache
 
 from evalsite.lib.text.hashing import hash_content
+from evalsite.lib.text.number_format import format_count
 from grading_app.models import BlindReading, CachedAggregate, GradeCondition
 from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.results.scores import Measure, estimate, list_measures_of_many, load_highest_scores
@@ -27,8 +28,9 @@ CACHE_SECONDS = 24 * 3600
 class Headline:
     """The condition with the highest mean on an experiment's first measure.
 
-    low, high: the 95 % interval; None without one. conditions: the number of conditions with a score. label: the name
-    of the condition; "" for a single condition and for a reader from whom names are hidden.
+    low, high: the 95 % interval; None without one. n of planned: its answers with a score. conditions: the number of
+    conditions with a score. label: the name of the condition; "" for a single condition and for a reader from whom
+    names are hidden.
     """
 
     measure: str
@@ -36,9 +38,11 @@ class Headline:
     mean: float
     low: float | None
     high: float | None
+    n: int
+    planned: int
+    conditions: int
     is_share: bool
     is_rating: bool
-    conditions: int
     label: str = ""
 
     @property
@@ -52,10 +56,18 @@ class Headline:
 
     @property
     def rank(self) -> str:
-        """The place of the condition among several: the best, or for ratings the highest, which is no merit."""
+        """The place of the condition among several: the best; the highest if that is no merit.
+
+        It is none for ratings, and for a condition with answers without a score, such as refusals.
+        """
         if self.conditions == 1:
             return ""
-        return f"{'highest' if self.is_rating else 'best'} of {self.conditions}"
+        return f"{'highest' if self.is_rating or self.n < self.planned else 'best'} of {self.conditions}"
+
+    @property
+    def completeness(self) -> str:
+        """How many answers have a score, or "" if all have."""
+        return "" if self.n == self.planned else f"{format_count(self.n)} of {format_count(self.planned)} scored"
 
 
 def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]:
@@ -64,13 +76,17 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     experiments: with the totals of `with_totals`. user: the reader, from whom names of models may be hidden.
     """
     first = {pk: measures[0] for pk, measures in list_measures_of_many(experiments).items() if measures}
-    done = {experiment.pk: experiment.read_totals().done for experiment in experiments}
+    totals = {experiment.pk: experiment.read_totals() for experiment in experiments}
+    done = {pk: of_experiment.done for pk, of_experiment in totals.items()}
     graders = [measure.grade_condition for measure in first.values() if measure.grade_condition]
     changes = dict(GradeCondition.objects.filter(pk__in=graders).values_list("pk", "changes")) if graders else {}
     states = {
-        pk: [pk, done[pk], measure.key, measure.kind, measure.grader, changes.get(measure.grade_condition or 0)]
+        pk: [
+            pk, done[pk], totals[pk].trials, measure.key, measure.kind, measure.grader,
+            changes.get(measure.grade_condition or 0),
+        ]
         for pk, measure in first.items()
-    }
+    }  # fmt: skip
     names = {f"best:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
@@ -82,8 +98,8 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
         score = estimate(scores, measure, condition)
         if score.mean is not None:
             computed[pk] = Headline(
-                measure.label, condition, score.mean, score.low, score.high, measure.is_share, measure.is_rating,
-                conditions,
+                measure.label, condition, score.mean, score.low, score.high, score.n, score.planned, conditions,
+                measure.is_share, measure.is_rating,
             )  # fmt: skip
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
     large = [pk for pk in missing if done[pk] > MAX_ANSWERS_PER_REQUEST]
@@ -111,8 +127,8 @@ def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
         if not known:
             continue
         condition = min(known, key=lambda key: (-known[key]["mean"], key))
-        mean, low, high = (known[condition][name] for name in ("mean", "low", "high"))
+        mean, low, high, n, missing = (known[condition][name] for name in ("mean", "low", "high", "n", "missing"))
         headlines[experiment] = Headline(
-            measure.label, condition, mean, low, high, measure.is_share, measure.is_rating, len(known)
+            measure.label, condition, mean, low, high, n, n + missing, len(known), measure.is_share, measure.is_rating
         )
     return headlines

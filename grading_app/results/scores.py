@@ -469,27 +469,28 @@ def count_ratings(
 def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[ItemScores, int]]:
     """Return the scores of the condition with the highest mean, and the number of conditions with a score.
 
-    measures: one for each experiment, by its key. One query for any number of experiments. Experiments without a score
-    are left out. `is_binary` is that of all conditions of the experiment.
+    measures: one for each experiment, by its key. One query for any number of experiments. Experiments without an
+    answer are left out. `is_binary` is that of all conditions of the experiment. Missing scores are those of
+    `load_scores`.
     """
     rows = fetch_rows(
         f"""WITH cells AS (
-            SELECT experiment_id, condition_id, item_id, count(score) AS n, avg(score) AS mean,
-                var_pop(score) * count(score) AS within, {ALL_ZERO_OR_ONE} AS is_binary
+            SELECT experiment_id, condition_id, item_id, count(score) AS n, count(*) - count(score) AS missing,
+                avg(score) AS mean, var_pop(score) * count(score) AS within, {ALL_ZERO_OR_ONE} AS is_binary
             FROM grading_app_answerscore
             JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[], %(dimensions)s::bigint[])
                 AS chosen (experiment_id, grader_kind, grader_id, of_dimension)
                 USING (experiment_id, grader_kind, grader_id)
             WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s)
-                AND grader_id = ANY(%(graders)s) AND score IS NOT NULL
+                AND grader_id = ANY(%(graders)s)
                 AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2, 3
         ), ranked AS (
             SELECT experiment_id, condition_id, bool_and(bool_and(is_binary)) OVER of_experiment AS is_binary,
-                count(*) OVER of_experiment AS conditions,
-                row_number() OVER (
-                    PARTITION BY experiment_id ORDER BY sum(n * mean) / sum(n) DESC, condition_id) AS place
+                count(sum(n * mean)) OVER of_experiment AS conditions,
+                row_number() OVER (PARTITION BY experiment_id
+                    ORDER BY sum(n * mean) / nullif(sum(n), 0) DESC NULLS LAST, condition_id) AS place
             FROM cells GROUP BY 1, 2 WINDOW of_experiment AS (PARTITION BY experiment_id)
-        ) SELECT experiment_id, condition_id, ranked.is_binary, conditions, item_id, n, mean, within
+        ) SELECT experiment_id, condition_id, ranked.is_binary, conditions, item_id, n, missing, mean, within
         FROM cells JOIN ranked USING (experiment_id, condition_id) WHERE place = 1 ORDER BY 1, item_id""",  # noqa: S608
         {
             "experiments": list(measures),
@@ -500,7 +501,7 @@ def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[Item
     )
     found = {}
     for (experiment, condition, is_binary, conditions), group in groupby(rows, key=lambda row: row[:4]):
-        cells = [(item, condition, n, 0, mean, within) for *_, item, n, mean, within in group]
+        cells = [(row[4], condition, *row[5:]) for row in group]
         scores = ItemScores.from_rows(cells, [cell[0] for cell in cells], [condition], is_binary=is_binary)
         found[experiment] = (scores, conditions)
     return found

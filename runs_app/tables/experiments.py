@@ -37,7 +37,7 @@ class ExperimentTable(tables.Table):
     progress = tables.Column(empty_values=(), orderable=False)
     score = tables.Column(verbose_name="Highest score", empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
-    created_at = TimeColumn(verbose_name="Created")
+    created_at = tables.Column(verbose_name="Created", attrs=TIGHT)
 
     class Meta:
         model = Experiment
@@ -68,7 +68,7 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        lines = [text for text in (headline.label, headline.measure) if text]
+        lines = [text for text in (headline.label, headline.measure, headline.completeness) if text]
         return format_html(
             '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small>{}</span>',
             reverse("experiment_results", args=[record.slug]),
@@ -76,6 +76,9 @@ class ExperimentTable(tables.Table):
             headline.interval,
             format_html_join("", ' <small class="muted measure-name">{}</small>', ((line,) for line in lines)),
         )
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, date_only=True)
 
     def render_status(self, record: Any) -> SafeString:
         return tags.status_badge(record.find_state(record.read_totals()))

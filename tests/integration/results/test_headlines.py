@@ -73,6 +73,39 @@ def test_home_calls_the_highest_mean_of_ratings_not_the_best(client):
     assert "best of" not in text
 
 
+@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+def test_a_condition_that_refused_answers_is_not_the_best_and_its_scored_answers_are_counted(
+    client, monkeypatch, limit
+):
+    monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    refused = {"status": "failed", "error_class": "content_refused", "error": "refused", "answer": ""}
+    models = [factories.make_model(name) for name in ("refuser", "other")]
+    study = factories.make_experiment("study", dataset=factories.make_dataset("twenty", 20), models=models)
+    for run in factories.make_runs(study, status="done"):
+        is_refuser = run.condition.model.name == "refuser"
+        right = range(8, 20) if is_refuser else range(15)
+
+        def answer(item, *_, right=right, is_refuser=is_refuser):
+            return (
+                refused
+                if is_refuser and item.position not in right
+                else (item.target if item.position in right else "-1")
+            )
+
+        factories.plan_trials(run, answer=answer)
+    grade(study, scorers=["numeric"], by="test")
+    client.force_login(study.owner)
+    client.get(reverse("experiment_results", args=["study"]))
+    compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    listed, home = page_text(open_list(client, study)), page_text(client.get(reverse("home")))
+    assert "100.0 %" in listed
+    assert "12 of 20 scored" in listed
+    assert "highest of 2 conditions, 12 of 20 scored" in home
+    assert "best of" not in home
+
+
 def test_ratings_precede_grades_as_in_the_list_of_measures(client):
     experiment = factories.make_experiment(
         "study", dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")]
