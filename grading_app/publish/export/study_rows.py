@@ -84,13 +84,13 @@ TEXT_SETS = f"""({select("text_set_id", Grader, f"id IN {GRADERS}")}
     UNION {select("text_set_id", RatingQueue, f"id IN {QUEUES}")})"""
 
 
-def _select_axis(axis: str, column: str) -> str:
-    """Return SQL for the ids that the experiment or its conditions refer to."""
+def _select_axis(axis: str, column: str, of_condition: str) -> str:
+    """Return SQL for the ids that the experiment or its conditions refer to, by their columns there."""
     return f"""{select(column, getattr(Experiment, axis).through, OF_E)}
-        UNION {select(column.removeprefix("language"), Condition, OF_E)}"""
+        UNION {select(of_condition, Condition, OF_E)}"""
 
 
-MODELS = f"""({_select_axis("language_models", "languagemodel_id")}
+MODELS = f"""({_select_axis("language_models", "languagemodel_id", "model_id")}
     UNION {select("model_id", Preflight, f"id IN {PREFLIGHTS}")}
     UNION {select("language_model_id", Grader, f"id IN {GRADERS}")})"""
 
@@ -169,10 +169,10 @@ TABLES: tuple[StudyTable, ...] = (
         "name",
         {"is_active": False, "stalls": 0, "route_changed_at": None},
     ),
-    StudyTable(Prompt, f"t.id IN ({_select_axis('prompts', 'prompt_id')})", "name", VERSIONED),
+    StudyTable(Prompt, f"t.id IN ({_select_axis('prompts', 'prompt_id', 'prompt_id')})", "name", VERSIONED),
     StudyTable(
         Sampler,
-        f"""t.id IN ({_select_axis("samplers", "sampler_id")}
+        f"""t.id IN ({_select_axis("samplers", "sampler_id", "sampler_id")}
             UNION {select("sampler_id", Grader, f"id IN {GRADERS}")})""",
         "name",
         VERSIONED,
@@ -413,9 +413,7 @@ def build_rule(part: StudyTable, column: models.Field[Any, Any]) -> ColumnRule:
     if column.primary_key or column.is_relation:
         return ColumnRule("key", column.null)
     kind = next(kind for cls, kind in KINDS if isinstance(column, cls))
-    low, high = (None, None)
-    if kind in ("integer", "number"):
-        low, high = find_range(part.model, column)
+    low, high = find_range(part.model, column) if kind in ("integer", "number") else (None, None)
     if kind == "integer":
         limit = SMALL if isinstance(column, models.SmallIntegerField) else INTEGER
         limit = BIG if isinstance(column, models.BigIntegerField) else limit

@@ -64,7 +64,7 @@ def _build_difference_tables(
     span = data.bounds[1] - data.bounds[0] if data.bounds else None
     fixed = [estimate_on_these_items(data.scores, pair.a, pair.b, span) for pair in pairs]
     rows = _build_rows(data, pairs, fixed, family)
-    measure, correction = data.measure, _describe_family(data, len(pairs), len(family))
+    correction = _describe_family(data, len(pairs), len(family))
     notes = ["The unit of each test is the item. Repetitions are averaged first.", ITEMS_LIKE_THESE]
     if coverage := describe_change_coverage((pair.change for pair in pairs), is_share=data.is_share):
         notes.append(coverage)
@@ -73,83 +73,68 @@ def _build_difference_tables(
             f"Only the {MAX_PAIRS} of {len(pairs)} pairs with the smallest p are listed. "
             "Select a baseline or fewer conditions."
         )
-    has_fixed, mean = any(row["fixed_ci"] for row in rows), "Share" if data.is_share else "Mean"
-    alone = [
-        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
-        ResultColumn("p_fixed", "p, these items", "p"),
-    ]
+    columns = _list_columns(data)
+    elsewhere = {"items", "mean_a", "mean_b"}
+    if not any(row["fixed_ci"] for row in rows):
+        elsewhere |= {"fixed_ci", "p_fixed"}
+    of_tests = [name for name in columns if name not in elsewhere]
+    on_page = ("a", "b", "difference", "difference_ci", "p_holm", "test", "items")
+    of_differences = "a b difference difference_ci test p p_holm items mean_a mean_b effect"
     return [
         ResultTable(
             "differences",
             "Differences between conditions",
-            [
-                ResultColumn("a", "A"),
-                ResultColumn("b", "B"),
-                ResultColumn("difference", "B − A", measure.difference_column),
-                ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
-                ResultColumn("test", "Test"),
-                ResultColumn("p", "p", "p"),
-                ResultColumn("p_holm", "p (Holm)", "p"),
-                ResultColumn("items", "Common items", "count"),
-                ResultColumn("mean_a", f"{mean} of A", measure.mean_column),
-                ResultColumn("mean_b", f"{mean} of B", measure.mean_column),
-                ResultColumn("effect", "Cohen's d", "signed"),
-            ],
+            [columns[name] for name in of_differences.split()],
             rows,
             formula="B − A: mean over common items of the difference of cell means.",
             correction=correction,
             test=describe_methods(pair.change for pair in pairs),
             sentence=_describe_result(data, pairs, fixed, family),
             notes=notes,
-            page_columns=("a", "b", "difference", "difference_ci", "p_holm", "test", "items"),
+            page_columns=on_page,
         ),
         ResultTable(
             "all_tests",
             "All tests of differences",
-            [
-                ResultColumn("a", "A"),
-                ResultColumn("b", "B"),
-                ResultColumn("difference", "B − A", measure.difference_column),
-                ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
-                *(alone if has_fixed else ()),
-                ResultColumn("test", "Test"),
-                ResultColumn("t", "t", "number"),
-                ResultColumn("df", "df", "count"),
-                ResultColumn("p", "p", "p"),
-                ResultColumn("p_holm", "p (Holm)", "p"),
-                ResultColumn("p_bh", "p (BH)", "p"),
-                ResultColumn("p_permutation", "p (permutation)", "p"),
-                ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
-                ResultColumn("wins", "B higher", "count"),
-                ResultColumn("losses", "B lower", "count"),
-                ResultColumn("ties", "Equal", "count"),
-                ResultColumn("effect", "Cohen's d", "signed"),
-            ],
+            [columns[name] for name in of_tests],
             rows,
             correction=correction,
             notes=[
-                *([THESE_ITEMS] if has_fixed else []),
+                *([THESE_ITEMS] if "fixed_ci" in of_tests else []),
                 "BH: Benjamini and Hochberg. Cohen's d: the mean over the SD of the differences.",
             ],
-            page_columns=(
-                "a",
-                "b",
-                "fixed_ci",
-                "p_fixed",
-                "test",
-                "t",
-                "df",
-                "p",
-                "p_bh",
-                "p_permutation",
-                "p_wilcoxon",
-                "wins",
-                "losses",
-                "ties",
-                "effect",
-            ),
+            page_columns=[name for name in of_tests if name not in ("difference", "difference_ci", "p_holm")],
         ),
     ]
+
+
+def _list_columns(data: AnalysisData) -> dict[str, ResultColumn]:
+    """Return the columns of the tables of differences by their names, in the order of all tests."""
+    measure, mean = data.measure, "Share" if data.is_share else "Mean"
+    columns = (
+        ResultColumn("a", "A"),
+        ResultColumn("b", "B"),
+        ResultColumn("difference", "B − A", measure.difference_column),
+        ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+        ResultColumn("p_fixed", "p, these items", "p"),
+        ResultColumn("test", "Test"),
+        ResultColumn("t", "t", "number"),
+        ResultColumn("df", "df", "count"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("p_holm", "p (Holm)", "p"),
+        ResultColumn("p_bh", "p (BH)", "p"),
+        ResultColumn("p_permutation", "p (permutation)", "p"),
+        ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
+        ResultColumn("wins", "B higher", "count"),
+        ResultColumn("losses", "B lower", "count"),
+        ResultColumn("ties", "Equal", "count"),
+        ResultColumn("items", "Common items", "count"),
+        ResultColumn("mean_a", f"{mean} of A", measure.mean_column),
+        ResultColumn("mean_b", f"{mean} of B", measure.mean_column),
+        ResultColumn("effect", "Cohen's d", "signed"),
+    )
+    return {column.name: column for column in columns}
 
 
 def _describe_family(data: AnalysisData, n_pairs: int, n_tests: int) -> str:
