@@ -1,4 +1,4 @@
-"""The headline scores of a list of experiments: the best condition of each on its first measure, with its interval.
+"""The headline scores of a list of experiments: the highest mean of each on its first measure, with its interval.
 
 Headlines of small experiments are computed during the request, in one query for all experiments, and cached. Headlines
 of large experiments come from stored results, so they appear after somebody has opened the results.
@@ -42,7 +42,6 @@ class Headline:
     planned: int
     conditions: int
     is_share: bool
-    is_rating: bool
     label: str = ""
 
     @property
@@ -56,13 +55,8 @@ class Headline:
 
     @property
     def rank(self) -> str:
-        """The place of the condition among several: the best; the highest if that is no merit.
-
-        It is none for ratings, and for a condition with answers without a score, such as refusals.
-        """
-        if self.conditions == 1:
-            return ""
-        return f"{'highest' if self.is_rating or self.n < self.planned else 'best'} of {self.conditions}"
+        """The place of the condition among several. No test says that it is better than the others."""
+        return "" if self.conditions == 1 else f"highest of {self.conditions}"
 
     @property
     def completeness(self) -> str:
@@ -87,7 +81,7 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
         ]
         for pk, measure in first.items()
     }  # fmt: skip
-    names = {f"best:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
+    names = {f"highest:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
@@ -99,7 +93,7 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
         if score.mean is not None:
             computed[pk] = Headline(
                 measure.label, condition, score.mean, score.low, score.high, score.n, score.planned, conditions,
-                measure.is_share, measure.is_rating,
+                measure.is_share,
             )  # fmt: skip
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
     large = [pk for pk in missing if done[pk] > MAX_ANSWERS_PER_REQUEST]
@@ -126,9 +120,9 @@ def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
         known = {key: score for key, score in scores.items() if score["mean"] is not None}
         if not known:
             continue
-        condition = min(known, key=lambda key: (-known[key]["mean"], key))
+        condition = min(known, key=lambda key: (-known[key]["mean"], known[key]["missing"], key))
         mean, low, high, n, missing = (known[condition][name] for name in ("mean", "low", "high", "n", "missing"))
         headlines[experiment] = Headline(
-            measure.label, condition, mean, low, high, n, n + missing, len(known), measure.is_share, measure.is_rating
+            measure.label, condition, mean, low, high, n, n + missing, len(known), measure.is_share
         )
     return headlines

@@ -188,8 +188,7 @@ def _conclude(
     else:
         verb = "rates" if measure.is_rating else "scores"
         sentence = f"{first} {verb} {size} higher than {second}."
-    if verdict:
-        sentence = f"{sentence} {found.verdicts.describe((second, first), is_error=is_error)}".strip()
+    sentence = f"{sentence} {found.verdicts.describe((second, first), is_error=is_error)}".strip()
     means = [statistic_format.format_mean(-mean if is_error else mean, is_share) for mean in lead.means]
     compared = f"{'Mean error ' if is_error else ''}{means[0]} against {means[1]}"
     ends = statistic_format.format_difference_interval(change.low, change.high, is_share)

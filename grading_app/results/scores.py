@@ -469,9 +469,9 @@ def count_ratings(
 def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[ItemScores, int]]:
     """Return the scores of the condition with the highest mean, and the number of conditions with a score.
 
-    measures: one for each experiment, by its key. One query for any number of experiments. Experiments without an
-    answer are left out. `is_binary` is that of all conditions of the experiment. Missing scores are those of
-    `load_scores`.
+    Of equal means, the one with the fewest missing scores counts. measures: one for each experiment, by its key. One
+    query for any number of experiments. Experiments without an answer are left out. `is_binary` is that of all
+    conditions of the experiment. Missing scores are those of `load_scores`.
     """
     rows = fetch_rows(
         f"""WITH cells AS (
@@ -488,7 +488,7 @@ def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[Item
             SELECT experiment_id, condition_id, bool_and(bool_and(is_binary)) OVER of_experiment AS is_binary,
                 count(sum(n * mean)) OVER of_experiment AS conditions,
                 row_number() OVER (PARTITION BY experiment_id
-                    ORDER BY sum(n * mean) / nullif(sum(n), 0) DESC NULLS LAST, condition_id) AS place
+                    ORDER BY sum(n * mean) / nullif(sum(n), 0) DESC NULLS LAST, sum(missing), condition_id) AS place
             FROM cells GROUP BY 1, 2 WINDOW of_experiment AS (PARTITION BY experiment_id)
         ) SELECT experiment_id, condition_id, ranked.is_binary, conditions, item_id, n, missing, mean, within
         FROM cells JOIN ranked USING (experiment_id, condition_id) WHERE place = 1 ORDER BY 1, item_id""",  # noqa: S608

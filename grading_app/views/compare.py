@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.compare import FILTERS, CompareForm
 from grading_app.models import BlindReading
+from grading_app.results.answer_aggregates import has_many_answers
 from grading_app.results.comparison.compared_answers import load_compared_items
 from grading_app.results.comparison.comparison_tables import make_comparison_tables
 from grading_app.results.comparison.condition_scores import (
@@ -33,7 +35,7 @@ from grading_app.results.comparison.condition_sides import (
 )
 from grading_app.results.comparison.design_differences import compare_designs
 from grading_app.results.scope import MISSING_WRONG
-from grading_app.results.scores import Measure
+from grading_app.results.scores import Measure, count_missing
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
@@ -167,9 +169,22 @@ def _render_comparison(
         "filter": choices["filter"] or "all",
         "page": page,
         "rows": load_compared_items(a, b, (measure, measure_b), paired, list(page)),
+        "missing": [
+            ("A", paired.missing_a, _list_reasons(a, measure) if paired.missing_a else ""),
+            ("B", paired.missing_b, _list_reasons(b, measure_b) if paired.missing_b else ""),
+        ],
         "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
     }
     return render(request, "grading_app/compare.html", context)
+
+
+def _list_reasons(side: ConditionSide, measure: Measure) -> str:
+    """Return the side's answers without a score by reason, such as '8 refused'; "" if counting them would take long."""
+    if has_many_answers(side.experiment, side.wave):
+        return ""
+    by_condition = count_missing(side.experiment, measure, side.wave)
+    reasons = sum((Counter(by_condition.get(condition.pk)) for condition in side.conditions), Counter[str]())
+    return ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
 
 
 def _is_unfinished(side: ConditionSide) -> bool:

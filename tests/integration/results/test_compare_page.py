@@ -174,7 +174,7 @@ def test_items_without_a_score_on_one_side_are_reported(client, study):
     text = open_page(client, study).content.decode()
     assert "The items differ." in text
     assert "1 item has a score in A only." in " ".join(text.split())
-    assert "Answers without a score: 0 in A, 2 in B." in " ".join(text.split())
+    assert "Answers without a score: 0 in A, 2 in B (2 unreadable)." in " ".join(text.split())
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, study):

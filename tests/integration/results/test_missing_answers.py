@@ -112,3 +112,27 @@ def test_a_stopped_run_shows_how_many_answers_are_not_graded():
     list_trials(experiment, range(2, 20)).update(**factories.build_done_fields(answer="-1"))
     _, scores = get_scores(experiment)
     assert (scores["model"].mean, scores["model"].n, scores["model"].missing_text) == (1.0, 2, "18 not graded yet")
+
+
+def test_no_difference_is_a_conclusion_that_says_if_it_depends_on_missing_answers(client):
+    """On 12 common items, 12 and 9 answers are right (p = .250). All 20 of `whole` are right."""
+    experiment = make_quiz({"stopped": range(9), "whole": range(20)}, {"stopped": dict.fromkeys(range(12, 20))})
+    grade(experiment, by="test")
+    client.force_login(experiment.owner)
+    page = client.get(reverse("experiment_results", args=[experiment.slug]))
+    (conclusion,) = page.context["screen"].conclusions
+    assert conclusion.sentence == (
+        "No reliable difference between whole and stopped on their common items (25.0 percentage points). "
+        "This depends on answers without a score: if they count as wrong, whole is significantly higher than stopped."
+    )
+    assert not conclusion.is_certain
+
+
+def test_compare_names_the_reasons_of_answers_without_a_score(client):
+    fields = dict.fromkeys(range(12, 20), REFUSED) | {0: None}
+    experiment = make_quiz({"refuser": range(12), "other": range(6, 16)}, {"refuser": fields})
+    grade(experiment, by="test")
+    client.force_login(experiment.owner)
+    keys = dict(experiment.conditions.values_list("model__name", "pk"))
+    address = f"{reverse('compare')}?a={experiment.slug}:{keys['refuser']}&b={experiment.slug}:{keys['other']}"
+    assert "9 in A (8 refused, 1 not run), 0 in B." in page_text(client.get(address))
