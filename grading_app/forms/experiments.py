@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from django import forms
@@ -18,7 +20,7 @@ from evalsite.lib.web.choice_fields import (
     offer_rows,
 )
 from grading_app.models import Grader, Rubric
-from runs_app.experiment_options import EXECUTION, GROUPS, OPTIONS, iterate_rows, list_options
+from runs_app.experiment_options import BUDGET, EXECUTION, GROUPS, OPTIONS, ExperimentOption, get_option, iterate_rows
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
@@ -60,6 +62,11 @@ class ChoiceGroups:
     fitting: list[tuple[Any, str, str, str]]
     unfitting: list[tuple[Any, str, str, str]]
     address: str = ""  # Of the editor that adds a choice; empty without the permission.
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether a choice takes one line: its settings stand beside its name."""
+        return self.field.name in ("language_models", "samplers")
 
 
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
@@ -235,14 +242,27 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     @property
     def execution_text(self) -> str:
         """Return the first row of the options of the execution in one line, as the fields have them now."""
-        first = next(iterate_rows(EXECUTION))
+        values = self._read_options(next(iterate_rows(EXECUTION)))
+        return ", ".join(f"{option.heading.lower()} {option.describe(value)}" for option, value in values)
+
+    @property
+    def launch_text(self) -> str:
+        """Return what a launch runs and from which cost on it asks, as the fields have them now."""
+        _, *rows = iterate_rows(BUDGET)
         parts = []
-        for option in list_options(group=EXECUTION):
-            if option.name in first and option.name not in self.errors:
-                field = self[option.name]
-                value = field.field.clean(field.value())
-                parts.append(f"{option.heading.lower()} {option.describe(option.default if value is None else value)}")
+        for option, value in self._read_options(chain(*rows)):
+            if option.choices:
+                parts.append(option.describe(value).partition(": ")[2])
+            elif option.is_fact and value is not None:
+                parts.append(f"{option.heading.lower()} {option.describe(value)}")
         return ", ".join(parts)
+
+    def _read_options(self, names: Iterable[str]) -> Iterator[tuple[ExperimentOption, Any]]:
+        """Yield the options without an error, each with the value of its field or its default."""
+        for name in names:
+            if name in self.fields and name not in self.errors:
+                option, value = get_option(name), self.fields[name].clean(self[name].value())
+                yield option, option.default if value is None else value
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:

@@ -62,12 +62,15 @@ def state_bounds(form: Any) -> None:
 def allow_empty_options(form: Any) -> None:
     """Let a user leave an option empty if it cannot be unset. `fill_empty_options` then gives it a value.
 
-    Such a field has a value from the start, so its label does not call it optional.
+    Such a field has a value from the start, so its label does not call it optional. Other empty fields say what
+    applies without a value.
     """
     for option in OPTIONS:
         if option.name in form.fields:
             form.fields[option.name].required = False
             form.fields[option.name].has_default = not option.may_be_unset
+            if option.may_be_unset:
+                form.fields[option.name].widget.attrs["placeholder"] = option.unset
 
 
 def fill_empty_options(form: Any, cleaned: dict[str, Any], experiment: Experiment) -> None:

@@ -1137,7 +1137,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "max_usd",
-                    models.DecimalField(blank=True, decimal_places=4, help_text='US dollars; hard limit. Empty: no budget; prices may then be unknown', max_digits=12, null=True, validators=[runs_app.models.bounded.InRange('experiment', 'max_usd')], verbose_name='budget'),
+                    models.DecimalField(blank=True, decimal_places=4, help_text='US dollars; hard limit', max_digits=12, null=True, validators=[runs_app.models.bounded.InRange('experiment', 'max_usd')], verbose_name='budget'),
                 ),
                 (
                     "confirm_above_usd",

@@ -25,7 +25,7 @@ def draft(owner):
 def test_dev_items_are_launched_before_the_remaining_items(draft, owner, visitor, checked_in_all_views):
     page = visitor(owner)
     page.goto(reverse("experiment_edit", args=["capitals"]))
-    page.get_by_text("Launch in parts").click()
+    page.get_by_text("Launch: every item and sample").click()
     page.get_by_label("Policy").select_option("dev")
     page.get_by_label("Dev items").fill("1")
     page.get_by_label("Dev samples").fill("1")
