@@ -409,7 +409,7 @@ OPTIONS = (
         label="Launch policy",
         help="The part of the design that a launch runs",
         docs="the share of the design that a launch runs: `full`, or `dev` for the first items only ([budget "
-        "policies](money.md#budget-policies))",
+        "policies](journeys.md#budget-policies))",
         changes=True,
         launched_help="The part of the design that the next launch runs",
         verb_option="policy",

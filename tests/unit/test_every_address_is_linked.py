@@ -9,9 +9,9 @@ from evalsite.lib.ops.installation import ROOT
 APPS = ("evalsite", "datasets_app", "runs_app", "grading_app")
 QUOTED = re.compile(r"""["']([a-z][a-z0-9_]+)["']""")
 UNLINKED = {
-    "gateway_chat": "for programs, as docs/gateway.md says",
-    "gateway_messages": "for programs, as docs/gateway.md says",
-    "gateway_models": "for programs, as docs/gateway.md says",
+    "gateway_chat": "for programs, as docs/api.md says",
+    "gateway_messages": "for programs, as docs/api.md says",
+    "gateway_models": "for programs, as docs/api.md says",
     "healthz": "for monitors and containers",
     "help_image": "the renderer of the help writes it",
     "llms_txt": "for assistants, which look for it at the root",

@@ -22,11 +22,17 @@ START = "index"
 NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
 MAX_HITS, EXCERPT = 30, 200
 MOVED = {
+    "accessibility": "fit#accessibility",
     "agreement": "judging#agreement",
+    "by-command": "first-study#a-study-by-command",
     "deploy": "operating#deploying",
     "difficulty": "first-study#what-makes-a-task-hard",
     "first-provider": "first-study#from-a-key-to-a-paid-pilot",
+    "gateway": "api#the-gateway",
     "images-and-norms": "first-study#images-against-human-norms",
+    "money": "journeys#money",
+    "operator-commands": "operating#commands-of-operators",
+    "promises": "engine#the-engines-promises",
     "read-a-result": "results#read-a-first-result",
     "report": "exports#report-share-links-and-figures",
     "third-party": "index#third-party-material",

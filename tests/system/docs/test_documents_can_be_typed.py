@@ -70,7 +70,7 @@ def place():
 
 
 def test_a_study_by_command_can_be_typed(place):
-    log = type_document("by-command.md", place)
+    log = type_document("first-study.md", place)
     assert "Traceback" not in log
     for name in ("trials.csv", "pilot.html", "figures.pdf"):
         assert (place / name).stat().st_size > 500

@@ -1,4 +1,4 @@
-"""docs/commands.md and docs/operator-commands.md name every command, every verb and every option."""
+"""docs/commands.md and docs/operating.md name every command, every verb and every option."""
 
 import argparse
 import re
@@ -31,12 +31,12 @@ DJANGOS = list_options(BaseCommand().create_parser("manage.py", "any"))
 
 
 def read_documents():
-    return "\n".join((ROOT / "docs" / name).read_text("utf-8") for name in ("commands.md", "operator-commands.md"))
+    return "\n".join((ROOT / "docs" / name).read_text("utf-8") for name in ("commands.md", "operating.md"))
 
 
 def read_section(name):
     text = read_documents()
-    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^##+ (\S+)\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL))
     return sections.get(name, "")
 
 
@@ -64,5 +64,5 @@ def test_a_command_with_its_verbs_and_options_is_documented(name):
 
 def test_no_section_describes_a_removed_command():
     text = read_documents()
-    described = set(re.findall(r"^## ([a-z_]+)$", text, re.MULTILINE))
+    described = set(re.findall(r"^##+ ([a-z_]+)$", text, re.MULTILINE))
     assert described - set(COMMANDS) == set()

@@ -13,10 +13,9 @@ from runs_app.experiment_files.spec_reader import read_yaml
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRIED_BY = {
     "api.md": "tests/system/client/test_examples_of_the_api.py",
-    "by-command.md": "tests/system/docs/test_documents_can_be_typed.py",
     "experiment-file.md": "tests/unit/docs/test_every_block_is_tried.py",
     "exports.md": "tests/integration/export/test_publications_reach_the_hub.py",
-    "gateway.md": "tests/system/client/test_examples_of_the_api.py",
+    "first-study.md": "tests/system/docs/test_documents_can_be_typed.py",
     "operating.md": "tests/unit/docs/test_every_block_is_tried.py",
     "parametric-tasks.md": "tests/unit/docs/test_every_block_is_tried.py",
 }
