@@ -64,6 +64,7 @@ class RuleReport:
 
     scorer: str
     grade_condition_id: str
+    label: str
     graded: int = 0
     graded_before: int = 0
     unread: Counter[str] = field(default_factory=Counter)
@@ -71,7 +72,7 @@ class RuleReport:
 
     def __str__(self) -> str:
         codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
-        return f"{self.grade_condition_id}: {self.graded} graded, {self.graded_before} graded before" + (
+        return f"{self.label}: {self.graded} graded, {self.graded_before} graded before" + (
             f"; no score from {self.unread.total()} ({codes})" if codes else ""
         )
 
@@ -129,7 +130,7 @@ class _RuleGrading:
     conditions: Collection[str] | None = None
 
     def run(self) -> RuleReport:
-        report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
+        report = RuleReport(self.rule.scorer, self.rule.grade_condition_id, self.rule.label)
         if (graded := self._count_if_complete()) is not None:
             report.graded_before = graded
             return report

@@ -33,8 +33,7 @@ class VerdictTable(tables.Table):
         self.trial = trial
 
     def render_by(self, value: Any) -> SafeString:
-        kind, condition_id = value.get_kind_display(), value.grade_condition_id
-        return format_html('<span class="chip">{}</span> <span class="mono">{}</span>', kind, condition_id)
+        return format_html('<span class="chip">{}</span> {}', value.get_kind_display(), value.label)
 
     def _render_judge_link(self, call: int | None) -> SafeString:
         if call is None or call == self.trial:

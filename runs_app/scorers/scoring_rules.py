@@ -25,6 +25,11 @@ class ScoringRule:
         return format_scorer(self.scorer, self.parameters)
 
     @property
+    def label(self) -> str:
+        """Return the rule as pages show it, such as "Exact match"."""
+        return label_scorer(self.scorer, self.parameters)
+
+    @property
     def stored(self) -> str | dict[str, str]:
         """Return the rule in a design's stored form: the name alone, or a mapping of name and parameters."""
         return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
