@@ -14,12 +14,12 @@ from runs_app.planning.design import Design
 DEFAULT_TRIALS = 20  # Enough to cover each part of a typical design, at almost no cost.
 
 # An item repeats only after all other items of the dataset. The order depends only on names, so a larger pilot keeps
-# the trials of a smaller one. It differs between conditions, so together they cover more items.
+# the trials of a smaller one. It is the same for all conditions, so a pilot compares them on common items.
 MISSING = """(
     (SELECT item, dimension FROM (
-        SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
+        SELECT item.id AS item, dimension.id AS dimension, md5(item.key) AS draw,
             row_number() OVER (
-                PARTITION BY item.id ORDER BY md5(concat_ws('/', %(seed)s, item.key, dimension.name))
+                PARTITION BY item.id ORDER BY md5(concat_ws('/', item.key, dimension.name))
             ) AS turn
         FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
             AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
@@ -66,7 +66,6 @@ def _build_parameters(design: Design, run: Run, share: int) -> dict[str, Any]:
     return {
         "run": run.pk,
         "shuffle": design.experiment.shuffle,
-        "seed": get_condition_hash(run.condition.condition_id),
         "dataset": design.experiment.dataset_id,
         "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
         "names": [dimension.name for dimension in design.dimensions] or [None],

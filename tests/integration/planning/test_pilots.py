@@ -48,10 +48,11 @@ def test_a_pilot_repeats_an_item_only_after_all_others():
     assert set(Trial.objects.values_list("dimension__name", flat=True)) == {"valence", "arousal"}
 
 
-def test_conditions_of_a_pilot_draw_different_items():
+def test_conditions_of_a_pilot_draw_the_same_items_so_that_it_compares_them():
     plan_module.plan(make_wide_design(30, models=2), pilot=20)
-    item_keys = [set(run.trials.values_list("item__key", flat=True)) for run in Run.objects.all()]
-    assert item_keys[0] != item_keys[1]
+    asked = [set(run.trials.values_list("item__key", "dimension__name")) for run in Run.objects.all()]
+    assert len(asked[0]) == 10
+    assert asked[0] == asked[1]
 
 
 def test_a_pilot_with_fewer_trials_than_conditions_creates_runs_only_for_those_trials():
