@@ -6,12 +6,23 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from grading_app.raters.raters import Rater
-from grading_app.results.table import ResultColumn, ResultTable
+from grading_app.results.table import Kind, ResultColumn, ResultTable
 from grading_app.statistics.known_coverage import describe_coverage
 
 if TYPE_CHECKING:
     from grading_app.raters.agreement_report import RaterCoverage, RaterPair
     from grading_app.raters.reference_report import ReferenceComparison
+
+REFERENCE_KINDS: dict[str, tuple[Kind, Kind]] = {
+    "bias": ("signed", "interval"),
+    "r": ("coefficient", "coefficient_interval"),
+    "concordance": ("coefficient", "coefficient_interval"),
+    "same": ("share", "share_interval"),
+}
+REFERENCE_METHODS = (
+    "Intervals over items. Difference: Student's t, or a score interval where that leaves the scale. Same score: "
+    "modified Wilson. Others: the jackknife, and from 1,000 items the percentile bootstrap."
+)
 
 
 def make_coverage_table(
@@ -77,9 +88,8 @@ def make_reference_table(
         names["same"] = "Same score"
     columns = [ResultColumn("rater", "Rater"), ResultColumn("units", "Units", "count")]
     for name, label in names.items():
-        is_share = name == "same"
-        columns.append(ResultColumn(name, label, "share" if is_share else "number"))
-        columns.append(ResultColumn(f"{name}_ci", "95 % interval", "share_interval" if is_share else "interval"))
+        kind, interval = REFERENCE_KINDS[name]
+        columns += [ResultColumn(name, label, kind), ResultColumn(f"{name}_ci", "95 % interval", interval)]
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     for comparison in comparisons:
@@ -94,4 +104,5 @@ def make_reference_table(
             rows[-1][f"{name}_ci"] = None if found.low is None else (found.low, found.high)
             if found.low is not None and name != "same" and (note := describe_coverage(found.formula, found.clusters)):
                 notes[f"{label}: the interval {note}."] = None
-    return ResultTable(f"reference-{reference.key}", f"Against {reference.label}", columns, rows, notes=list(notes))
+    title = f"Against {reference.label}"
+    return ResultTable(f"reference-{reference.key}", title, columns, rows, formula=REFERENCE_METHODS, notes=list(notes))

@@ -16,6 +16,7 @@ from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.raters.verdict_stats import SCORES, AnswerScores, VerdictScores
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import RatedDimension
+from grading_app.results.leaderboard_tables import describe_intervals
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment, Run
 from runs_app.models.totals import Totals
@@ -222,15 +223,16 @@ def make_verdict_table(
     }
     has_dimensions = any(one.dimension for one in scores)
     columns = [column for column in columns if has_dimensions or column.name != "dimension"]
-    return ResultTable(name, "Scores by condition", columns, rows, notes=list(reasons))
+    formula = describe_intervals(one.score for one in scores if one.score.interval)
+    return ResultTable(name, "Scores by condition", columns, rows, formula=formula, notes=list(reasons))
 
 
 def make_strength_table(name: str, ranked: Iterable[RankedCondition]) -> ResultTable:
     """Return the log-strengths of the conditions that a pairwise rater compared."""
     columns = [
         ResultColumn("condition", "Condition"),
-        ResultColumn("strength", "Strength", "number", 3),
-        ResultColumn("interval", "95 % interval", "interval", 3),
+        ResultColumn("strength", "Strength", "number"),
+        ResultColumn("interval", "95 % interval", "interval"),
     ]
     rows = [
         {
@@ -242,6 +244,6 @@ def make_strength_table(name: str, ranked: Iterable[RankedCondition]) -> ResultT
     ]
     formula = (
         "Log-strengths of the Bradley-Terry model with mean 0: a difference of 1 multiplies the odds of winning by "
-        "2.72."
+        "2.72. Intervals: the jackknife over items, and from 1,000 items the percentile bootstrap."
     )
     return ResultTable(name, "Strengths", columns, rows, formula=formula)

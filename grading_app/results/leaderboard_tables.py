@@ -49,6 +49,9 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("latency_s", "Median latency (s)", "number"),
     ]
+    methods = {
+        measure.label: describe_intervals(row.scores[measure.key] for row in board.rows) for measure in board.measures
+    }
     rows = []
     for row in board.rows:
         values: dict[str, object] = {
@@ -74,7 +77,9 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         "Leaderboard",
         columns,
         rows,
-        formula="Mean or share over answers. Intervals on items like these, with standard errors clustered by item.",
+        formula=" ".join(
+            ["Mean or share over answers.", *(f"{name}: {text}" for name, text in methods.items() if text)]
+        ),
         correction=BEST_NOTE,
         notes=describe_coverage(board, board.measures),
     )
@@ -154,24 +159,26 @@ def make_condition_table(
         }
         for row, score in zip(board.rows, scores, strict=True)
     ]
-    has_interval = any(one.low is not None for one in scores)
-    reasons = dict.fromkeys(one.reason for one in scores if one.low is None and one.reason)
-    methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in scores if one.method)
     return ResultTable(
         "conditions" if is_first else f"conditions-{measure.key.replace(':', '-')}",
         f"{measure.label} (primary measure)" if measure.key == board.primary else measure.label,
         columns,
         rows,
-        formula=f"Intervals on items like these: {', '.join(methods)}, clustered by item." if has_interval else "",
+        formula=describe_intervals(scores),
         correction=BEST_NOTE if has_best else "",
-        notes=[
-            *([f"No interval: {'; '.join(reasons)}."] if reasons else []),
-            *describe_coverage(board, [measure]),
-            *_describe_missing(scores),
-        ],
+        notes=[*describe_coverage(board, [measure]), *_describe_missing(scores)],
         links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for row in board.rows],
         is_sortable=True,
     )
+
+
+def describe_intervals(scores: Iterable[ConditionScore]) -> str:
+    """Return which method the intervals of these means are from, and why others have none."""
+    found = list(scores)
+    methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in found if one.low is not None)
+    reasons = dict.fromkeys(one.reason for one in found if one.low is None and one.reason)
+    sentences = [f"Intervals on items like these: {', '.join(methods)}, clustered by item."] if methods else []
+    return " ".join([*sentences, *([f"No interval: {'; '.join(reasons)}."] if reasons else [])])
 
 
 def _list_spread_columns(measure: Measure) -> list[ResultColumn]:

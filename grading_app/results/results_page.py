@@ -47,15 +47,21 @@ NO_SCORE = "no score"
 class Conclusion:
     """One conclusion. subject: the factor, with the dimension if there are several. numbers: those behind it.
 
-    scope: the items and answers that it rests on. is_certain: the test is significant, whatever the answers without a
-    score are.
+    caveat: the end of the sentence if the conclusion depends on answers without a score. scope: the items and answers
+    that it rests on. is_certain: the test is significant, whatever the answers without a score are.
     """
 
     subject: str
     sentence: str
     numbers: str
+    caveat: str = ""
     scope: str = ""
     is_certain: bool = False
+
+    @property
+    def claim(self) -> str:
+        """The sentence without its caveat."""
+        return self.sentence.removesuffix(self.caveat).strip()
 
     @property
     def basis(self) -> str:
@@ -188,7 +194,7 @@ def _conclude(
     else:
         verb = "rates" if measure.is_rating else "scores"
         sentence = f"{first} {verb} {size} higher than {second}."
-    sentence = f"{sentence} {found.verdicts.describe((second, first), is_error=is_error)}".strip()
+    caveat = found.verdicts.describe((second, first), is_error=is_error)
     means = [statistic_format.format_mean(-mean if is_error else mean, is_share) for mean in lead.means]
     compared = f"{'Mean error ' if is_error else ''}{means[0]} against {means[1]}"
     ends = statistic_format.format_difference_interval(change.low, change.high, is_share)
@@ -207,7 +213,8 @@ def _conclude(
     common = f"{lead.pair.items:,}{f' common items of {found.asked:,}' if lead.pair.items < found.asked else ' items'}"
     on_items = f"On items like these: {common}{averaged}, {answers} with a score."
     is_certain = verdict != 0 and found.verdicts.holds
-    return Conclusion(subject, sentence, f"{compared}{interval}; {test}", on_items, is_certain)
+    numbers = f"{compared}{interval}; {test}"
+    return Conclusion(subject, f"{sentence} {caveat}".strip(), numbers, caveat, on_items, is_certain)
 
 
 def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
@@ -228,7 +235,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
                 "Closeness to people",
                 f"{row.label} correlates with people at r = {statistic_format.format_coefficient(near.r)}.",
                 f"{measure.label}: 95 % interval {ends}",
-                f"On items like these: {near.items:,} items.",
+                scope=f"On items like these: {near.items:,} items.",
             )
     if score.mean is None:
         return Conclusion(measure.label, "No answer has a score yet.", f"{score.planned:,} answers are planned")
@@ -239,7 +246,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
         measure.label,
         f"{row.label} {verb} {statistic_format.format_mean(score.mean, measure.is_share)}.",
         basis,
-        f"On items like these: {score.items:,} items, {score.n:,} of {score.planned:,} answers with a score.",
+        scope=f"On items like these: {score.items:,} items, {score.n:,} of {score.planned:,} answers with a score.",
     )
 
 
@@ -255,14 +262,16 @@ def describe_lead(board: Leaderboard, measure: Measure) -> str:
     test = "no test" if lead.p is None else f"{lead.test}, p {statistic_format.format_p_equation(lead.p)}"
     margin = f"by {size}{interval} over {second} on {lead.items} common items"
     if lead.difference <= 0:
-        return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
-    if lead.is_best:
-        return f"{measure.label}: {first} is the best, {margin}."
-    if lead.verdicts.verdict > 0 and not lead.verdicts.holds:
-        return f"{measure.label}: {first} is ahead {margin} ({test}). {lead.verdicts.describe((second, first))}"
-    if lead.verdicts.verdict <= 0:
-        return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
-    return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
+        text = f"{first} has the highest mean, but is not ahead of {second} on their common items"
+    elif lead.is_best:
+        text = f"{first} is the best, {margin}"
+    elif lead.verdicts.verdict <= 0:
+        text = f"{first} is ahead {margin}, but the difference is not significant ({test})"
+    elif lead.verdicts.holds:
+        text = f"{first} is ahead {margin} ({test}), but not of every condition after Holm's correction"
+    else:
+        text = f"{first} is ahead {margin} ({test})"
+    return f"{measure.label}: {text}. {lead.verdicts.describe((second, first))}".strip()
 
 
 def find_telling_items(

@@ -1,5 +1,7 @@
 """Functions that format statistics as text, as in a paper.
 
+Numbers on a scale have two decimals, and so do the ends of their intervals; standard errors have three. Shares have one
+decimal in percent.
 Coefficients and p have no zero before the decimal point, since neither can be far above 1 (APA, 7th edition, 6.36).
 """
 

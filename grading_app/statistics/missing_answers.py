@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +37,7 @@ class MissingVerdicts:
         """
         if self.holds:
             return ""
-        case = "are at the ends of the scale" if self.at_ends else "count as wrong"
-        case = "are as far from people as the scale allows" if is_error else case
+        case = "are as far from people as the scale allows" if is_error else describe_case(self.at_ends)
         changed = {verdict for verdict in self.with_missing if verdict != self.verdict}
         if changed == {0}:
             outcome = "no difference is significant"
@@ -48,6 +47,20 @@ class MissingVerdicts:
             high, low = names[::-1] if 1 in changed else names
             outcome = f"{high} is significantly {'closer' if is_error else 'higher'} than {low}"
         return f"This depends on answers without a score: if they {case}, {outcome}."
+
+
+def describe_case(at_ends: bool) -> str:
+    return "are at the ends of the scale" if at_ends else "count as wrong"
+
+
+def describe_dependence(outcome: str, with_missing: Iterable[str], *, at_ends: bool) -> str:
+    """Return a sentence if the outcome of a test is another one with missing answers filled; "" otherwise.
+
+    outcome, with_missing: clauses, such as "no term has an effect". at_ends: as in `fill_worst_cases`.
+    """
+    others = [clause for clause in dict.fromkeys(with_missing) if clause != outcome]
+    clauses = ", or ".join(others)
+    return f"This depends on answers without a score: if they {describe_case(at_ends)}, {clauses}." if others else ""
 
 
 def check_missing(

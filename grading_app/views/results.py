@@ -27,7 +27,7 @@ from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, 
 
 FIRST_FIGURES = {True: ("norms", "ratings"), False: ("scores", "accuracy", "points")}
 """The figure beside the table is the first of these that the experiment has; True: if its first measure is a rating."""
-WIDE_TABLE = 5
+WIDE_TABLE = 4
 """A table with more columns takes the width of the page; its figure stands beside the items."""
 
 

@@ -12,9 +12,11 @@ from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.category_interaction import Interaction, category_interaction
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
 from grading_app.statistics.known_coverage import describe_change_coverage
+from grading_app.statistics.missing_answers import describe_dependence
 from grading_app.statistics.paired import describe_methods, holm
 
 MAX_ROWS = 300
+MAX_NAMES = 3  # Of more differences, a clause states the number.
 LEVEL = 0.05
 
 
@@ -25,15 +27,16 @@ def build_category_tables(data: AnalysisData) -> list[ResultTable]:
         return []
     interaction = category_interaction(data.scores.mean, data.categories)
     tables = [
-        _compare_within_categories(data, names),
-        *([_build_interaction_table(interaction)] if interaction else []),
+        _build_difference_table(data, names),
+        *([_build_interaction_table(data, interaction)] if interaction else []),
     ]
     return [table for table in tables if table.rows]
 
 
-def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTable:
-    requested = data.scope.baseline
-    baseline = requested if requested in data.conditions else data.conditions[0]
+def _compare_within_categories(
+    data: AnalysisData, names: list[str], baseline: int
+) -> list[tuple[tuple[str, ConditionPair], float]]:
+    """Return (category, comparison with the baseline) with p after Holm's correction, the smallest p first."""
     pairs: list[tuple[str, ConditionPair]] = []
     for name in names:
         scores = data.scores.select_items(np.array([one == name for one in data.categories], dtype=np.bool_))
@@ -41,7 +44,30 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         comparisons = [compare_conditions(scores, baseline, other, data.bounds) for other in others]
         pairs += [(name, pair) for pair in comparisons if pair]
     corrected = holm([pair.change.p_or_one for _, pair in pairs])
-    by_p = sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
+    return sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
+
+
+def _name_differences(data: AnalysisData, by_p: list[tuple[tuple[str, ConditionPair], float]]) -> str:
+    """Return a clause: which conditions differ in which categories."""
+    found = sorted(
+        f"{data.labels[pair.b]} is {'higher' if pair.change.mean > 0 else 'lower'} on {name}"
+        for (name, pair), p in by_p
+        if pair.change.p is not None and p < LEVEL
+    )
+    if len(found) > MAX_NAMES:
+        return f"{'; '.join(found[:MAX_NAMES])}; and {len(found) - MAX_NAMES} more differences are significant"
+    return "; ".join(found) or "no difference is significant"
+
+
+def _build_difference_table(data: AnalysisData, names: list[str]) -> ResultTable:
+    requested = data.scope.baseline
+    baseline = requested if requested in data.conditions else data.conditions[0]
+    by_p = _compare_within_categories(data, names, baseline)
+    pairs = [pair for (_, pair), _ in by_p]
+    filled = [
+        _name_differences(data, _compare_within_categories(one, names, baseline)) for one in data.fill_worst_cases()
+    ]
+    caveat = describe_dependence(_name_differences(data, by_p), filled, at_ends=data.has_ends)
     rows: list[dict[str, Any]] = [
         {
             "category": name,
@@ -70,7 +96,7 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
             f"(p {statistic_format.format_p_equation(first['p_holm'])})."
         )
     notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
-    if coverage := describe_change_coverage((pair.change for _, pair in pairs), is_share=data.is_share):
+    if coverage := describe_change_coverage((pair.change for pair in pairs), is_share=data.is_share):
         notes.append(coverage)
     if len(rows) > MAX_ROWS:
         notes.append(f"Only the {MAX_ROWS} of {len(rows)} differences with the smallest p are listed.")
@@ -92,17 +118,21 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         rows[:MAX_ROWS],
         formula="Mean over the category's common items of the condition's cell mean minus the baseline's.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
-        test=describe_methods(pair.change for _, pair in pairs),
-        sentence=sentence,
+        test=describe_methods(pair.change for pair in pairs),
+        sentence=f"{sentence} {caveat}".strip(),
         notes=notes,
     )
 
 
-def _build_interaction_table(interaction: Interaction) -> ResultTable:
-    verdict = (
-        "differ between categories" if interaction.p < LEVEL else "show no difference between categories in this test"
-    )
-    p = statistic_format.format_p_equation(interaction.p)
+def _name_interaction(interaction: Interaction) -> str:
+    verdict = "differ between categories" if interaction.p < LEVEL else "show no difference between categories"
+    return f"the differences between conditions {verdict}"
+
+
+def _build_interaction_table(data: AnalysisData, interaction: Interaction) -> ResultTable:
+    outcome, p = _name_interaction(interaction), statistic_format.format_p_equation(interaction.p)
+    filled = [category_interaction(one.scores.mean, data.categories) for one in data.fill_worst_cases()]
+    caveat = describe_dependence(outcome, [_name_interaction(one) for one in filled if one], at_ends=data.has_ends)
     return ResultTable(
         "category_interaction",
         "Interaction of category and condition",
@@ -126,6 +156,6 @@ def _build_interaction_table(interaction: Interaction) -> ResultTable:
         ],
         formula="F of the split-plot analysis of variance: items within categories, conditions within items.",
         test=f"{interaction.resamples:,} random permutations of the items' categories (Anderson and ter Braak 2003).",
-        sentence=f"The differences between conditions {verdict} (p {p}).",
+        sentence=f"{outcome[0].upper()}{outcome[1:]} (p {p}). {caveat}".strip(),
         notes=["Only items with a score in every condition are used."],
     )

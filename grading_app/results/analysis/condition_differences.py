@@ -79,13 +79,14 @@ def _build_difference_tables(
         elsewhere |= {"fixed_ci", "p_fixed"}
     of_tests = [name for name in columns if name not in elsewhere]
     on_page = ("a", "b", "difference", "difference_ci", "p_holm", "test", "items")
+    in_both = ("difference", "difference_ci", "p_holm", "test", "t", "df")
     of_differences = "a b difference difference_ci test p p_holm items mean_a mean_b effect"
     return [
         ResultTable(
             "differences",
             "Differences between conditions",
             [columns[name] for name in of_differences.split()],
-            rows,
+            [{**row, "test": row["test_text"]} for row in rows],
             formula="B − A: mean over common items of the difference of cell means.",
             correction=correction,
             test=describe_methods(pair.change for pair in pairs),
@@ -98,12 +99,13 @@ def _build_difference_tables(
             "All tests of differences",
             [columns[name] for name in of_tests],
             rows,
+            test=describe_methods(pair.change for pair in pairs),
             correction=correction,
             notes=[
                 *([THESE_ITEMS] if "fixed_ci" in of_tests else []),
                 "BH: Benjamini and Hochberg. Cohen's d: the mean over the SD of the differences.",
             ],
-            page_columns=[name for name in of_tests if name not in ("difference", "difference_ci", "p_holm")],
+            page_columns=[name for name in of_tests if name not in in_both],
         ),
     ]
 
@@ -174,6 +176,7 @@ def _build_rows(
             "difference": pair.change.mean,
             "difference_ci": (pair.change.low, pair.change.high) if pair.change.low is not None else None,
             "test": pair.change.test or pair.change.reason,
+            "test_text": pair.change.test_text,
             "t": pair.change.t,
             "df": pair.change.df,
             "p": pair.change.p,
@@ -207,7 +210,7 @@ def _describe_result(
     change = pair.change
     high, low = (pair.b, pair.a) if change.mean > 0 else (pair.a, pair.b)
     size = abs(change.mean)
-    text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.format_number(size, 3)
+    text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.format_number(size)
     interval = f", 95 % interval {_format_ends(data, change, change.low, change.high)}" if change.method else ""
     sentences = [
         f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
@@ -227,8 +230,7 @@ def _format_ends(data: AnalysisData, change: PairedChange, low: float | None, hi
     """Return the interval in the direction of the difference, for example `2.4 to 7.6 points`."""
     sign = 1 if change.mean > 0 else -1
     ends = sorted((sign * (low or 0.0), sign * (high or 0.0)))
-    scale, unit = (100, " points") if data.is_share else (1, "")
-    return f"{scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
+    return statistic_format.format_difference_interval(ends[0], ends[1], data.is_share)
 
 
 def _check_missing(data: AnalysisData, pairs: list[ConditionPair], family: list[float], index: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from grading_app.results.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.results.scores import Measure, list_measures, load_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.missing_answers import fill_worst_cases
 from runs_app.annotations import list_flagged_items
 
 
@@ -52,6 +54,23 @@ class AnalysisData:
     @property
     def is_share(self) -> bool:
         return self.measure.is_share
+
+    @property
+    def has_ends(self) -> bool:
+        """True for ratings, whose missing answers have no worst value, so that both ends of the scale are tried."""
+        return self.scope.measure.is_rating
+
+    def fill_worst_cases(self) -> Iterator[AnalysisData]:
+        """Yield the data with their missing answers filled; nothing without missing answers.
+
+        For ratings, the conditions with the higher means get the high end and the others the low end of the scale, then
+        the other way round.
+        """
+        is_scored = self.scores.n > 0
+        means = np.where(is_scored, self.scores.mean, 0.0).sum(axis=0) / np.maximum(is_scored.sum(axis=0), 1)
+        sides = (np.argsort(np.argsort(means)) >= len(means) / 2).astype(int).tolist()
+        for scores in fill_worst_cases(self.scores, self.bounds, at_ends=self.has_ends, sides=sides):
+            yield replace(self, scores=scores)
 
 
 def load_analysis_data(scope: Scope) -> AnalysisData:

@@ -10,9 +10,14 @@ from grading_app.results.analysis.mixed_model_tables import build_logistic_table
 from grading_app.results.frames import FACTORS
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, fit_factors
+from grading_app.statistics.missing_answers import describe_dependence
 from grading_app.statistics.paired import holm
 
 LEVEL = 0.05
+ADJUSTED = (
+    "Some items lack a score in some conditions. The model fills them with the level of the item and the effect of the "
+    "condition, so a mean can differ from the mean of the scores."
+)
 METHOD = (
     "One linear model of cell means with a level of each item. Effects sum to zero over the levels of a factor. "
     "Covariances: jackknife over items, so the answers to an item may correlate in any way."
@@ -32,6 +37,10 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     fit = fit_factors(data.scores.mean, level_indices, data.bounds)
     if fit is None:
         return []
+    filled = [fit_factors(one.scores.mean, level_indices, data.bounds) for one in data.fill_worst_cases()]
+    caveat = describe_dependence(
+        _name_effects(fit), [_name_effects(one) for one in filled if one], at_ends=data.has_ends
+    )
     mixed = build_mixed_table(data, fit, level_indices)
     rows: list[dict[str, Any]] = [
         {
@@ -54,19 +63,35 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
         rows,
         formula="Mean of a level over items, with equal weights for the levels of the other factors. "
         + ("Score interval within the scale, Student's t over items." if data.bounds else "Student's t over items."),
-        notes=["Compare levels by the F tests and the differences. Overlapping intervals do not show equality."],
+        notes=[
+            "Compare levels by the F tests and the differences. Overlapping intervals do not show equality.",
+            *([] if fit.complete else [ADJUSTED]),
+        ],
     )
     return [
-        _build_term_table(fit),
+        _build_term_table(fit, caveat),
         *([mixed] if mixed else []),
         *build_logistic_tables(data, fit, names, level_indices),
         mean_table,
     ]
 
 
-def _build_term_table(fit: FactorFit) -> ResultTable:
+def _correct_tests(fit: FactorFit) -> dict[tuple[str, ...], float]:
+    """Return p after Holm's correction by term, of the terms that were tested."""
+    tested = {test.factors: test.p for test in fit.tests if test.p is not None}
+    return dict(zip(tested, holm(list(tested.values())), strict=True))
+
+
+def _name_effects(fit: FactorFit) -> str:
+    """Return a clause: which terms have an effect after Holm's correction."""
+    terms = [name_term(factors) for factors, p in _correct_tests(fit).items() if p < LEVEL]
+    verb = "this term has" if len(terms) == 1 else "these terms have"
+    return f"{verb} an effect: {', '.join(terms)}" if terms else "no term has an effect"
+
+
+def _build_term_table(fit: FactorFit, caveat: str) -> ResultTable:
     tested = [test for test in fit.tests if test.p is not None]
-    corrected = dict(zip([test.factors for test in tested], holm([test.p or 0.0 for test in tested]), strict=True))
+    corrected = _correct_tests(fit)
     rows = [
         {
             "term": name_term(test.factors),
@@ -111,6 +136,6 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
         formula=METHOD,
         test="Hotelling's T² over items as F, as in the multivariate analysis of variance for repeated measures.",
         correction=f"Holm over the {len(tested)} terms of this table." if len(tested) > 1 else "",
-        sentence=sentence,
+        sentence=f"{sentence} {caveat}".strip(),
         notes=notes,
     )

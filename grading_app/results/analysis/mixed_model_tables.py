@@ -13,8 +13,10 @@ from grading_app.statistics.logistic_mixed_model import (
     NO_SPREAD_WITHIN_ITEMS,
     SEPARATION,
     LogisticResult,
+    OddsRatio,
     fit_logistic_model,
 )
+from grading_app.statistics.missing_answers import describe_dependence
 from grading_app.statistics.mixed_model import MixedFit, fit_mixed_model
 from grading_app.statistics.paired import holm
 
@@ -100,7 +102,7 @@ def _list_notes(data: AnalysisData, fit: MixedFit) -> list[str]:
     parts = [(fit.item_sd, "items"), (fit.interaction_sd, interaction)]
     if fit.repetition_sd is not None:
         parts.append((fit.repetition_sd, "repetitions"))
-    deviations = ", ".join(f"{statistic_format.format_number(sd, 3)} ({name})" for sd, name in parts)
+    deviations = ", ".join(f"{statistic_format.format_number(sd)} ({name})" for sd, name in parts)
     notes = [f"{fit.items} items. Standard deviations: {deviations}."]
     if not fit.is_balanced:
         notes.append("The cells have different numbers of answers, but equal weights, so the fit is approximate.")
@@ -161,7 +163,30 @@ def build_logistic_tables(
         sentence=_describe_logistic_fit(data, result),
         notes=[] if result.reason else _list_logistic_notes(result),
     )
-    return [terms, *([_build_ratio_table(factor_fit, names, result)] if result.ratios else [])]
+    if not result.ratios:
+        return [terms]
+    clearest = max(result.ratios, key=lambda one: abs(one.log_ratio) / one.se)
+    outcome = _name_ratio(names, clearest)
+    with_missing = []
+    for one in data.fill_worst_cases():
+        filled = fit_logistic_model(one.scores, levels, references)
+        same = [ratio for ratio in filled.ratios if _is_same_ratio(ratio, clearest)] if filled else []
+        with_missing.append(_name_ratio(names, same[0]) if same else "the model has no fit")
+    caveat = describe_dependence(outcome, with_missing, at_ends=data.has_ends)
+    return [terms, _build_ratio_table(factor_fit, names, result, clearest, caveat)]
+
+
+def _is_same_ratio(one: OddsRatio, other: OddsRatio) -> bool:
+    return (one.factor, one.level, one.reference) == (other.factor, other.level, other.reference)
+
+
+def _name_ratio(names: Mapping[str, Sequence[str]], one: OddsRatio) -> str:
+    """Return a clause: which level has the higher odds, if the interval of the ratio does not contain 1."""
+    level, reference = names[one.factor][one.level], names[one.factor][one.reference]
+    low, high = one.interval
+    if low <= 1 <= high:
+        return f"no difference between {level} and {reference} is shown"
+    return f"the odds with {level} are {'higher' if low > 1 else 'lower'} than those with {reference}"
 
 
 def _describe_logistic_fit(data: AnalysisData, result: LogisticResult) -> str:
@@ -191,7 +216,7 @@ def _describe_logistic_fit(data: AnalysisData, result: LogisticResult) -> str:
 
 def _list_logistic_notes(result: LogisticResult) -> list[str]:
     parts = [(result.item_sd, "items"), *([(result.interaction_sd, "item × condition")] * result.has_interaction)]
-    deviations = ", ".join(f"{statistic_format.format_number(sd, 3)} ({name})" for sd, name in parts)
+    deviations = ", ".join(f"{statistic_format.format_number(sd)} ({name})" for sd, name in parts)
     notes = [f"{result.answers:,} answers to {result.items} items. Standard deviations in log-odds: {deviations}."]
     if not result.has_interaction:
         notes.append("With one answer to an item under a condition, item × condition cannot be told from chance.")
@@ -202,19 +227,25 @@ def _list_logistic_notes(result: LogisticResult) -> list[str]:
 
 
 def _build_ratio_table(
-    factor_fit: FactorFit, names: Mapping[str, Sequence[str]], result: LogisticResult
+    factor_fit: FactorFit,
+    names: Mapping[str, Sequence[str]],
+    result: LogisticResult,
+    clearest: OddsRatio,
+    caveat: str,
 ) -> ResultTable:
+    """Return the table. clearest: the ratio that its sentence states. caveat: the end of the sentence."""
     shares = {(mean.factor, mean.level): mean.mean for mean in factor_fit.means}
-    clearest = max(result.ratios, key=lambda one: abs(one.log_ratio) / one.se)
     # The ratio is in words, larger than 1.
     level, reference = names[clearest.factor][clearest.level], names[clearest.factor][clearest.reference]
     ratio, (low, high) = clearest.ratio, clearest.interval
     if ratio < 1:
         level, reference, ratio, low, high = reference, level, 1 / ratio, 1 / high, 1 / low
     text = (
-        f"For one item, the odds of a right answer with {level} are {ratio:.3g} times those with {reference}, "
-        f"95 % interval {low:.3g} to {high:.3g}"
+        f"For one item, the odds of a right answer with {level} are {statistic_format.format_number(ratio)} times "
+        f"those with {reference}, 95 % interval {statistic_format.format_interval(low, high)}."
     )
+    if low <= 1:
+        text = f"{text} The interval contains 1, so a difference is not shown."
     return ResultTable(
         "odds_ratios",
         "Odds ratios of levels",
@@ -224,8 +255,8 @@ def _build_ratio_table(
             ResultColumn("reference", "Compared with"),
             ResultColumn("share", "Share", "share"),
             ResultColumn("reference_share", "Share compared with", "share"),
-            ResultColumn("odds_ratio", "Odds ratio", "number", 3),
-            ResultColumn("odds_ratio_ci", "95 % interval", "interval", 3),
+            ResultColumn("odds_ratio", "Odds ratio", "number"),
+            ResultColumn("odds_ratio_ci", "95 % interval", "interval"),
         ],
         [
             {
@@ -242,7 +273,7 @@ def _build_ratio_table(
         formula="Odds ratio: the odds of a right answer to one item at a level, over the odds at the level it is "
         "compared with. A mean over the other factors. From the logistic mixed model, with Wald's interval and "
         "Student's t.",
-        sentence=f"{text}." if low > 1 else f"{text}. The interval contains 1, so a difference is not shown.",
+        sentence=f"{text} {caveat}".strip(),
         notes=[
             "Odds are right answers per wrong answer: 4 for a share of 80 %. An odds ratio of 1 is no difference; 2 "
             "raises 50 % to 67 %, and 80 % to 89 %.",

@@ -101,7 +101,7 @@ def _build_cluster_table(data: AnalysisData) -> ResultTable:
     columns = [
         ResultColumn("step", "Step", "count"),
         ResultColumn("members", "Conditions in the group"),
-        ResultColumn("distance", "Mean distance", "number", 3),
+        ResultColumn("distance", "Mean distance", "number"),
     ]
     title = "Groups of conditions with similar scores"
     if complete.sum() < MIN_ITEMS or len(names) < 3:

@@ -7,7 +7,7 @@ a reference, not a rater.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from grading_app.statistics.correlation import pearson
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.item_scores import Floats
 from grading_app.statistics.known_coverage import RMSE, describe_correlation_coverage, describe_coverage
+from grading_app.statistics.missing_answers import describe_dependence, fill_worst_cases
 from grading_app.statistics.paired import holm
 from grading_app.statistics.ratings import Ratings
 
@@ -33,6 +34,7 @@ LEVEL = 0.05
 POOLED = "Mean of conditions"
 TOO_FEW = "Statistics are missing if they need more items or if the values do not vary."
 LIMIT_IN_SD = 1.96
+MAX_NAMES = 3  # Of more conditions, a clause states the number.
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +88,17 @@ MIN_COMMON_SHARE = 0.5
 
 
 LEADERBOARD_COLUMNS = (
-    ("difference", "Bias", "signed", 3),
-    ("r", "Pearson's r", "coefficient", 2),
-    ("rho", "Spearman's rho", "coefficient", 2),
-    ("ccc", "Lin's CCC", "coefficient", 2),
-    ("icc21", "ICC(2,1)", "coefficient", 2),
-    ("icc31", "ICC(3,1)", "coefficient", 2),
-    ("mae", "MAE", "number", 3),
-    ("rmse", "RMSE", "number", 3),
-    ("ols_b", "Slope", "number", 2),
-    ("ks", "Kolmogorov–Smirnov D", "number", 3),
-    ("wasserstein", "Wasserstein distance", "number", 3),
+    ("difference", "Bias", "signed"),
+    ("r", "Pearson's r", "coefficient"),
+    ("rho", "Spearman's rho", "coefficient"),
+    ("ccc", "Lin's CCC", "coefficient"),
+    ("icc21", "ICC(2,1)", "coefficient"),
+    ("icc31", "ICC(3,1)", "coefficient"),
+    ("mae", "MAE", "number"),
+    ("rmse", "RMSE", "number"),
+    ("ols_b", "Slope", "number"),
+    ("ks", "Kolmogorov–Smirnov D", "coefficient"),
+    ("wasserstein", "Wasserstein distance", "number"),
 )
 
 
@@ -121,11 +123,12 @@ def _build_leaderboard(
         [
             ResultColumn("condition", "Condition"),
             ResultColumn("items", "Items", "count"),
-            *(ResultColumn(name, label, kind, places) for name, label, kind, places in LEADERBOARD_COLUMNS),  # type: ignore[arg-type]
+            *(ResultColumn(name, label, kind) for name, label, kind in LEADERBOARD_COLUMNS),  # type: ignore[arg-type]
         ],
         rows,
         sentence=f"{best['condition']} has the lowest mean absolute error: "
-        f"{statistic_format.format_number(best['mae'], 3)} over {best['items']} {'common ' if note else ''}items."
+        f"{statistic_format.format_number(best['mae'])} over {best['items']} {'common ' if note else ''}items. "
+        "No test compares these errors here."
         if has_best
         else "",
         notes=[*([note] if note else []), "Sort by any column. The tables below have intervals.", TOO_FEW],
@@ -150,8 +153,8 @@ def _build_difference_table(data: AnalysisData, norms: ItemNorms, matched: list[
         ResultColumn("items", "Items", "count"),
         ResultColumn("model_mean", "Mean of model", "number"),
         ResultColumn("human_mean", "Mean of norms", "number"),
-        ResultColumn("difference", "Difference", "signed", 3),
-        ResultColumn("difference_ci", "95 % interval", "interval", 3),
+        ResultColumn("difference", "Difference", "signed"),
+        ResultColumn("difference_ci", "95 % interval", "interval"),
         ResultColumn("t", "Paired t", "number"),
         ResultColumn("df", "df", "count"),
         ResultColumn("p", "p", "p"),
@@ -185,33 +188,68 @@ def _build_difference_table(data: AnalysisData, norms: ItemNorms, matched: list[
     for row, p in zip(condition_rows, holm([row["p"] for row in condition_rows]), strict=True):
         row["p_holm"] = p
     family = f"Holm over the {len(condition_rows)} conditions of this table." if len(condition_rows) > 1 else ""
-    first, sentence = rows[0], ""
-    if first.get("difference_ci") is not None:
-        size = statistic_format.format_number(abs(first["difference"]), 3)
-        direction = "above" if first["difference"] > 0 else "below"
-        result = (
-            f"rates {size} points {direction} the norms"
-            if first["p"] < LEVEL
-            else "does not differ significantly from the norms"
+    filled = [
+        _name_differences(_correct_differences(list(_match_items(replace(data, scores=scores), norms))))
+        for scores in fill_worst_cases(
+            data.scores, data.bounds, at_ends=data.has_ends, sides=[0 for _ in data.conditions]
         )
-        difference = statistic_format.add_sign(statistic_format.format_number(first["difference"], 3))
-        low, high = first["difference_ci"]
-        interval = statistic_format.format_interval(low, high, 3)
-        basis = f"difference {difference}, 95 % interval {interval}, {first['items']} items"
-        sentence = f"{first['condition']} {result} ({basis})."
+    ]
+    caveat = describe_dependence(_name_differences(_correct_differences(matched)), filled, at_ends=data.has_ends)
     return ResultTable(
         "norm_differences",
         "Difference from the norms",
         columns,
         rows,
-        formula="Difference: mean over items of the condition's mean rating minus the human mean. d: the mean over the "
-        "SD of the differences.",
+        formula="Difference: mean over items of the condition's mean rating minus the human mean, with Student's t. "
+        "d: the mean over the SD of the differences, with the interval of the noncentral t.",
         test="Paired t-test over items. Welch's test treats both as independent samples."
         + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
         correction=family,
-        sentence=sentence,
+        sentence=f"{_describe_difference(condition_rows)} {caveat}".strip(),
         notes=[TOO_FEW],
+        page_columns=[column.name for column in columns if column.name not in ("model_mean", "human_mean")],
     )
+
+
+def _correct_differences(matched: list[MatchedItems]) -> dict[str, tuple[float, float]]:
+    """Return the difference from the norms with p after Holm's correction, by condition."""
+    found = {
+        match.label: paired
+        for match in matched
+        if match.label != POOLED and (paired := reference.paired_difference(match.model, match.people))
+    }
+    corrected = holm([paired.p for paired in found.values()])
+    return {label: (paired.difference, p) for (label, paired), p in zip(found.items(), corrected, strict=True)}
+
+
+def _name_differences(found: Mapping[str, tuple[float, float]]) -> str:
+    """Return a clause: which conditions differ from the norms."""
+    names = [
+        f"{label} rates {'above' if difference > 0 else 'below'} the norms"
+        for label, (difference, p) in found.items()
+        if p < LEVEL
+    ]
+    if len(names) > MAX_NAMES:
+        return f"{'; '.join(names[:MAX_NAMES])}; and {len(names) - MAX_NAMES} more conditions differ from them"
+    return "; ".join(names) or "no condition differs significantly from the norms"
+
+
+def _describe_difference(rows: list[dict[str, Any]]) -> str:
+    """Return a sentence on the condition with the smallest p; "" if no condition was tested."""
+    if not rows:
+        return ""
+    row = min(rows, key=lambda one: one["p"])
+    size, is_above = statistic_format.format_number(abs(row["difference"])), row["difference"] > 0
+    basis = (
+        f"95 % interval {statistic_format.format_interval(*row['difference_ci'])}, {row['items']} items, "
+        f"p {statistic_format.format_p_equation(row['p_holm'])}" + (" after Holm's correction" if len(rows) > 1 else "")
+    )
+    if row["p_holm"] < LEVEL:
+        return f"{row['condition']} rates {size} points {'above' if is_above else 'below'} the norms ({basis})."
+    difference = statistic_format.add_sign(statistic_format.format_number(row["difference"]))
+    nobody = "No condition differs" if len(rows) > 1 else f"{row['condition']} does not differ"
+    whose = f"{row['condition']}: " if len(rows) > 1 else ""
+    return f"{nobody} significantly from the norms ({whose}difference {difference}, {basis})."
 
 
 def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
@@ -226,7 +264,7 @@ def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[M
         ResultColumn("ccc_ci", "95 % interval", "coefficient_interval"),
         ResultColumn("icc21", "ICC(2,1)", "coefficient"),
         ResultColumn("icc31", "ICC(3,1)", "coefficient"),
-        ResultColumn("r_disattenuated", "r without error of the norms", "coefficient"),
+        ResultColumn("r_disattenuated", "r / noise ceiling", "coefficient"),
     ]
     reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
     ceiling = math.sqrt(reliability) if reliability else None
@@ -256,8 +294,8 @@ def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[M
         notes.append(coverage)
     if ceiling:
         notes.append(
-            f"Noise ceiling: on average, no rating can correlate with these norms by more than {ceiling:.3f}, the "
-            "square root of their reliability. The last column divides r by it."
+            "Noise ceiling: on average, no rating can correlate with these norms by more than "
+            f"{statistic_format.format_coefficient(ceiling)}, the square root of their reliability."
         )
     else:
         notes.append("There is no noise ceiling, because it needs the SD and the number of raters of each norm.")
@@ -276,11 +314,11 @@ def _build_error_table(data: AnalysisData, norms: ItemNorms, matched: list[Match
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
-        ResultColumn("bias", "Bias", "signed", 3),
+        ResultColumn("bias", "Bias", "signed"),
         ResultColumn("limits", "Limits of agreement", "interval"),
-        ResultColumn("mae", "MAE", "number", 3),
+        ResultColumn("mae", "MAE", "number"),
         ResultColumn("mae_ci", "95 % interval", "interval"),
-        ResultColumn("rmse", "RMSE", "number", 3),
+        ResultColumn("rmse", "RMSE", "number"),
         ResultColumn("rmse_ci", "95 % interval", "interval"),
     ]
     rows: list[dict[str, Any]] = []
@@ -379,9 +417,9 @@ def _build_distribution_table(data: AnalysisData, norms: ItemNorms, matched: lis
         ResultColumn("items", "Items", "count"),
         ResultColumn("sd_model", "SD of model", "number"),
         ResultColumn("sd_human", "SD of norms", "number"),
-        ResultColumn("ks", "Kolmogorov–Smirnov D", "number", 3),
+        ResultColumn("ks", "Kolmogorov–Smirnov D", "coefficient"),
         ResultColumn("ks_p", "p", "p"),
-        ResultColumn("wasserstein", "Wasserstein distance", "number", 3),
+        ResultColumn("wasserstein", "Wasserstein distance", "number"),
     ]
     from scipy.stats import ks_2samp, wasserstein_distance
 

@@ -87,7 +87,7 @@ def _build_design_table(data: AnalysisData, components: Components) -> ResultTab
         ResultColumn("items", "Items", "count"),
         ResultColumn("repetitions", "Repetitions", "count"),
         ResultColumn("answers", "Answers per condition", "count"),
-        ResultColumn("half_width", "Half-width of a difference", "points" if data.is_share else "number", 3),
+        ResultColumn("half_width", "Half-width of a difference", "points" if data.is_share else "number"),
         *([ResultColumn("power", f"Power for {difference:g}", "share")] if difference else []),
     ]
     rows = []

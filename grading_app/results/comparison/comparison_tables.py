@@ -90,6 +90,7 @@ def make_comparison_tables(
             *(ResultColumn(name, label, "count") for name, label in COUNTS.items()),
         ],
         [row],
+        test=describe_methods([change]),
         notes=[THESE_ITEMS] if row["fixed_ci"] else [],
         links=[{"wins": make_url("gained"), "losses": make_url("lost")}],
         measure=measure.key,

@@ -14,7 +14,7 @@ from grading_app.models import GradeCondition
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
 from grading_app.results.scores import ALL_ZERO_OR_ONE, Measure, estimate, list_grader_measures, make_parameters
-from grading_app.results.statistic_format import format_number
+from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
@@ -142,8 +142,8 @@ def _build_table(calibrations: list[Calibration]) -> ResultTable:
         ResultColumn("score", "Judge's score", "number"),
         ResultColumn("n", "Answers", "count"),
         ResultColumn("items", "Items", "count"),
-        ResultColumn("mean", "Mean of the reference", "number", 3),
-        ResultColumn("interval", "95 % interval", "interval", 3),
+        ResultColumn("mean", "Mean of the reference", "number"),
+        ResultColumn("interval", "95 % interval", "interval"),
     ]
     rows = [
         {
@@ -184,7 +184,7 @@ def _draw(calibrations: list[Calibration], grid: plot_style.Grid) -> Drawing:
         axis.set_ylim(calibration.reference_ends[0] - margins[1], calibration.reference_ends[1] + margins[1])
         plot_style.write_head(axis, plot_style.shorten(calibration.judge, 0.88 * grid.panel_width), offset=19)
         answers = sum(score_bin.n for score_bin in calibration.bins)
-        text = f"ECE {format_number(calibration.error, 3)}, {answers} answers"
+        text = f"ECE {format_coefficient(calibration.error)}, {answers} answers"
         plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5,
                         color=plot_style.TEXT)  # fmt: skip
         plot_style.draw_gridlines(axis, "y")

@@ -60,7 +60,7 @@ def _build_table(by_condition: RepeatabilityByCondition, measure: str) -> Result
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
         ResultColumn("observed", "Repetitions", "number", 1),
-        *(ResultColumn(f"k{k}", f"k = {k}", "number", 3) for k in REPETITIONS),
+        *(ResultColumn(f"k{k}", f"k = {k}", "coefficient") for k in REPETITIONS),
     ]
     rows = [
         {"condition": name, "items": estimate.items, "observed": estimate.repetitions}

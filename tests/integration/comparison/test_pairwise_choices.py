@@ -166,7 +166,7 @@ def test_wins_by_people_are_shown_beside_wins_by_judges_with_the_number_of_peopl
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
     text = page_text(sign_in(study.owner).get("/experiments/duel/grading/"))
     assert "2 people, 8 verdicts on 4 items" in text
-    assert f"−{-standing.ranked[1].strength:.3f}" in text
+    assert f"−{-standing.ranked[1].strength:.2f}" in text
     assert len(message) == 2
 
 

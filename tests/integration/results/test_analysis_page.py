@@ -63,7 +63,7 @@ def test_the_page_shows_that_a_worker_computes_the_tables(owner):
     page = compute_and_open(owner).content.decode()
     for heading in ("Descriptives", "Against norms", "Between conditions", "Variance and design", "Outliers"):
         assert f">{heading}</h2>" in page
-    assert "b scores 1.000 above a on 12 items" in page
+    assert "b scores 1.00 above a on 12 items" in page
     assert "manage.py analyse study --measure valence" in page
 
 

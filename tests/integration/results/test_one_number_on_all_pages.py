@@ -232,7 +232,7 @@ def test_the_list_of_experiments_shows_the_highest_of_these_means_with_its_inter
 def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomputes_from_the_rows(study, client):
     experiment, _ = study
     (measure,) = list_measures(experiment)
-    (row,) = build_analysis(experiment)["differences"].rows
+    (row,) = build_analysis(experiment)["all_tests"].rows
     by_condition = compute_leaderboard(BoardQuery(experiment, baseline=min(
         row.condition for row in compute_leaderboard(BoardQuery(experiment)).rows
     ))).rows  # fmt: skip

@@ -14,6 +14,7 @@ from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.scope import ScopeForm
 from grading_app.results.statistic_format import format_p_equation
+from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows
@@ -174,3 +175,46 @@ def test_the_analysis_page_offers_one_family(client, two_measures):
     text = page_text(client.get(reverse("experiment_analysis", args=[two_measures.slug])))
     assert "Correct p over" in text
     assert ">All measures</option>" in text
+
+
+def test_effects_of_factors_and_differences_by_category_say_if_they_depend_on_refusals():
+    """Of 20 items, `refuser` answers 12, all right; the others are right on 10. Wrong for refused, nothing differs."""
+    study = make_study(
+        {
+            "refuser": lambda at, _: 1.0 if at < 12 else None,
+            "other": lambda at, _: float(6 <= at < 16),
+            "third": lambda at, _: float(4 <= at < 14),
+        },
+        items=20,
+    )
+    dependence = "This depends on answers without a score: if they count as wrong, no term has an effect."
+    sentence = build_table(study, name="factors").sentence
+    assert sentence.startswith("After Holm's correction, these terms have an effect: Model (F(2, 18) = ")
+    assert sentence.endswith(dependence)
+    assert build_table(study, "missing=wrong", "factors").sentence.startswith("No term has an effect")
+    assert any("a mean can differ" in note for note in build_table(study, name="marginal_means").notes)
+
+
+def test_no_difference_in_any_category_says_if_it_depends_on_refusals():
+    study = make_study({"whole": lambda at, _: 1.0, "refuser": lambda at, _: None if at % 8 > 3 else 1.0}, items=48)
+    sentence = build_table(study, name="category_differences").sentence
+    assert sentence.startswith("No condition differs from refuser in any category")
+    assert "if they count as wrong, whole is higher on even; whole is higher on odd." in sentence
+
+
+def test_ratings_that_differ_from_norms_say_if_they_depend_on_missing_ratings():
+    items = [{"key": f"picture-{n}", "norms": {"valence": 2.0 + n % 3}} for n in range(12)]
+    study = factories.make_experiment(
+        dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")]
+    )
+    for run in factories.make_runs(study, status="done"):
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_: (
+                {"answer": str(3 + item.position % 3), "rating": 3 + item.position % 3}
+                if item.position < 9
+                else {"status": "failed", "error_class": "content_refused", "answer": ""}
+            ),
+        )
+    sentence = build_table(study, name="norm_differences").sentence
+    assert "This depends on answers without a score: if they are at the ends of the scale, " in sentence

@@ -12,7 +12,8 @@ from grading_app.publish.report.words import count_noun, format_days, join_words
 from grading_app.results import statistic_format
 from grading_app.results.frames import load_facets
 from grading_app.results.results_page import draw_conclusions
-from grading_app.results.scores import Measure
+from grading_app.results.scores import ConditionScore, Measure
+from grading_app.statistics.condition_pairs import TOLERANCE
 
 MAX_CONDITIONS = 8
 MAX_NAMES = 4
@@ -39,7 +40,7 @@ def write_abstract(source: ReportSource) -> list[Block | None]:
     labels = [measure.label for measure in source.board.measures]
     measures = make_sentence(f"The {_name(labels, 'measure', is_first=True)}. ", page)
     found = _draw_conclusions(source)
-    second = found[1:2] or _describe_best_condition(source)
+    second = found[1:2] or _describe_highest_mean(source)
     scores = [row.scores[source.board.measures[0].key] for row in source.board.rows]
     n_scored, n_planned = sum(score.n for score in scores), sum(score.planned for score in scores)
     basis = make_sentence(
@@ -59,7 +60,7 @@ def write_results_paragraph(source: ReportSource) -> list[Block | None]:
     page = source.get_url("experiment_results")
     board, measure = source.board, source.board.measures[0]
     means = [
-        f"{row.label} {_format_mean(measure, score.mean, score.interval)}"
+        f"{row.label} {_format_mean(measure, score)}"
         for row in board.rows
         if (score := row.scores[measure.key]).mean is not None
     ]
@@ -77,19 +78,23 @@ def _draw_conclusions(source: ReportSource) -> list[str]:
     texts = []
     for conclusion in conclusions:
         subject = f"{conclusion.subject}: " if ":" in conclusion.subject else ""
-        texts.append(f"{subject}{conclusion.sentence.removesuffix('.')} ({conclusion.numbers}).".replace(") (", "; "))
+        claim = f"{subject}{conclusion.claim.removesuffix('.')} ({conclusion.numbers}).".replace(") (", "; ")
+        texts.append(f"{claim} {conclusion.caveat}".strip())
     return texts
 
 
-def _describe_best_condition(source: ReportSource) -> list[str]:
+def _describe_highest_mean(source: ReportSource) -> list[str]:
+    """Return a sentence on the conditions with the highest mean; none for a single condition."""
     measure = source.board.measures[0]
-    rows = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
-    if len(rows) < 2:
+    means = {row.label: mean for row in source.board.rows if (mean := row.scores[measure.key].mean) is not None}
+    if len(means) < 2:
         return []
-    best = max(rows, key=lambda row: row.scores[measure.key].mean or 0.0)
-    score = best.scores[measure.key]
-    mean = _format_mean(measure, score.mean, score.interval)
-    return [f"The highest mean on {measure.label} was that of {best.label}: {mean}."]
+    texts = [
+        f"{row.label}, {_format_mean(measure, row.scores[measure.key])}"
+        for row in source.board.rows
+        if row.label in means and abs(means[row.label] - max(means.values())) < TOLERANCE
+    ]
+    return [f"The highest mean on {measure.label} was that of {'; and of '.join(texts)}."]
 
 
 def _describe_closeness(source: ReportSource, measure: Measure) -> Span:
@@ -107,10 +112,13 @@ def _describe_closeness(source: ReportSource, measure: Measure) -> Span:
     )
 
 
-def _format_mean(measure: Measure, mean: float | None, interval: tuple[float, float] | None) -> str:
-    """Return `90.6 % (81.0 to 95.6 %)`."""
-    text = statistic_format.format_mean(mean, measure.is_share)
-    return f"{text} ({statistic_format.format_mean_interval(*interval, measure.is_share)})" if interval else text
+def _format_mean(measure: Measure, score: ConditionScore) -> str:
+    """Return `90.6 % (81.0 to 95.6 %)`, with the number of scored answers if some have no score."""
+    low, high = score.interval or (None, None)
+    interval = [statistic_format.format_mean_interval(low, high, measure.is_share)] if score.interval else []
+    n = f"{format_count(score.n)} of {format_count(score.planned)} answers, {score.missing_text}"
+    remarks = "; ".join([*interval, *([n] if score.missing else [])])
+    return statistic_format.format_mean(score.mean, measure.is_share) + (f" ({remarks})" if remarks else "")
 
 
 def _name(names: list[str], noun: str, *, is_first: bool = False) -> str:
@@ -220,13 +228,18 @@ def _describe_graders(source: ReportSource) -> list[Span]:
 
 def _describe_statistics(source: ReportSource) -> list[Span]:
     results, analysis = source.get_url("experiment_results"), source.get_url("experiment_analysis")
-    shares = any(measure.is_share for measure in source.board.measures)
-    means = any(not measure.is_share for measure in source.board.measures)
-    methods = ["modified Wilson intervals at the effective number of answers for shares"] if shares else []
-    methods += ["score intervals within the scale, by Student's t over items, for means"] if means else []
+    texts = {
+        "share": "modified Wilson intervals at the effective number of answers for shares",
+        "scale": "score intervals within the scale, by Student's t over items, for means",
+        "unknown": "Student's t intervals over items for means of scores without a known scale",
+    }
+    kinds = {
+        "share" if one.is_share else "scale" if one.bounds else "unknown" for one in source.board.measures
+    }  # fmt: skip
+    methods = [text for kind, text in texts.items() if kind in kinds]
     sentences = []
     if methods:
-        text = f"We report 95 % confidence intervals with items as clusters: {' and '.join(methods)}. "
+        text = f"We report 95 % confidence intervals with items as clusters: {join_words(methods)}. "
         sentences.append(make_sentence(text, results))
     if len(source.generation_conditions) > 1 and source.measures:
         text = "Conditions were compared by paired tests over their common items, with Holm's correction. "

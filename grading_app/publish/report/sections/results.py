@@ -36,16 +36,19 @@ from grading_app.results.figures import (
     reliability,
 )
 from grading_app.results.figures.analysis import prepend_measure
-from grading_app.results.leaderboard_tables import make_leaderboard_table
+from grading_app.results.leaderboard import Leaderboard
+from grading_app.results.leaderboard_tables import (
+    BEST_NOTE,
+    describe_coverage,
+    describe_intervals,
+    make_leaderboard_table,
+)
 from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.known_coverage import describe_estimates_coverage
 
-BEST_NOTE = (
-    "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction."
-)
 SHOWN = {
-    "differences": ("a", "b", "items", "difference", "difference_ci", "p", "p_holm", "effect"),
+    "differences": ("a", "b", "items", "difference", "difference_ci", "test", "p", "p_holm", "effect"),
     "norm_differences": (
         "condition",
         "items",
@@ -53,11 +56,13 @@ SHOWN = {
         "human_mean",
         "difference",
         "difference_ci",
+        "t",
+        "df",
         "p",
         "p_holm",
         "d",
     ),
-    "norm_agreement": ("condition", "items", "r", "r_ci", "rho", "ccc", "icc21"),
+    "norm_agreement": ("condition", "items", "r", "r_ci", "rho", "rho_ci", "ccc", "ccc_ci", "icc21"),
 }
 MAX_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
 
@@ -87,21 +92,23 @@ def write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
         )
     )
     table = make_leaderboard_table(source.board)
-    yield from (_write_board_part(table, measure, page) for measure in source.board.measures)
+    yield from (_write_board_part(source.board, table, measure, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
     effort = _select_columns(table, "effort", "Effort by condition", totals)
     yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page)
 
 
-def _write_board_part(table: ResultTable, measure: Measure, page: str) -> Block:
+def _write_board_part(board: Leaderboard, table: ResultTable, measure: Measure, page: str) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
-    key = measure.key
+    key, scores = measure.key, [row.scores[measure.key] for row in board.rows]
     has_best = any(row.get(f"{key}_best") for row in table.rows)
-    names = (key, f"{key}_ci", f"{key}_n", f"{key}_missing", *([f"{key}_best"] if has_best else []))
+    has_reasons = any(score.reasons for score in scores)
+    names = (f"{key}{end}" for end in ("", "_ci", "_n", "_missing", *(["_missing_reasons"] if has_reasons else []),
+                                       *(["_best"] if has_best else [])))  # fmt: skip
     part = _select_columns(table, f"leaderboard-{key}", f"Leaderboard: {measure.label}", ("condition", *names))
     statistic = "Share" if measure.is_share else "Mean"
-    formula = f"{statistic} over answers, with standard errors clustered by item. n: answers with a score."
-    notes = table.notes if measure.is_share else []
+    formula = f"{statistic} over answers. n: answers with a score. {describe_intervals(scores)}"
+    notes = describe_coverage(board, [measure])
     return make_table_block(
         replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes), (), page
     )
@@ -216,7 +223,8 @@ def _write_measures(report: Any, page: str) -> Block:
         )
     coverage = describe_estimates_coverage((line.name, line.estimate) for line in report.measures)
     notes = [f"Level of measurement: {report.level}; {report.level_reason}.", *([coverage] if coverage else [])]
-    table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
+    formula = "Intervals over items: the jackknife, and from 1,000 items the percentile bootstrap."
+    table = ResultTable("agreement", "Measures of agreement", columns, rows, formula=formula, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
     return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
 
