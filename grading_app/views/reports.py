@@ -91,6 +91,7 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
             "title": section.title,
             "parts": _split_parts(section, labelled, figure_address),
             "pasted": _read_plain_text(section) if section.name in PASTED else "",
+            "is_folded": section.name in FOLDED,
         }
         for section, labelled in document.label_sections()
     ]
@@ -99,19 +100,29 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
 def _split_parts(
     section: ReportSection, labelled: list[tuple[str, Block]], figure_address: Callable[[str], str]
 ) -> list[dict[str, Any]]:
-    """Return the blocks in parts. A part with a title is folded: an appendix, and results on all but the first measure.
+    """Return the blocks in parts. A part with titles is folded: details, and results on all but the first measure.
 
-    The title of a folded measure is its heading.
+    The title of a folded measure is its heading. Details carry the titles of their tables and figures.
     """
-    parts: list[dict[str, Any]] = [{"title": FOLDED.get(section.name, ""), "blocks": []}]
-    headings = 0
+    parts: list[dict[str, Any]] = [{"titles": [], "blocks": []}]
+    headings, in_details = 0, False
     for label, block in labelled:
-        headings += isinstance(block, Heading)
-        if section.name == "results" and isinstance(block, Heading) and headings > 1:
-            parts.append({"title": block.text, "blocks": []})
+        is_heading = isinstance(block, Heading)
+        headings += is_heading
+        if section.name == "results" and headings > 1:
+            is_detail = False
+            if is_heading:
+                parts.append({"titles": [block.text], "blocks": []})
+                continue
         else:
-            parts[-1]["blocks"].append(_make_block_context(block, figure_address) | {"label": label})
-    return parts
+            is_detail = section.name not in FOLDED and isinstance(block, TableBlock | FigureBlock) and block.is_detail
+            if is_detail != in_details:
+                parts.append({"titles": [], "blocks": []})
+            if is_detail:
+                parts[-1]["titles"].append(f"{label}. {block.title}")
+        in_details = is_detail
+        parts[-1]["blocks"].append(_make_block_context(block, figure_address) | {"label": label})
+    return [part for part in parts if part["blocks"]]
 
 
 def _read_plain_text(section: ReportSection) -> str:

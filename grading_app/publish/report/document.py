@@ -62,17 +62,22 @@ class TableBlock:
     """A result table. content: the whole table, as `ResultTable.content` writes it.
 
     shown: the names of the columns that a page has room for; empty for all. Files hold every column. rows: the page of
-    the site with the same numbers.
+    the site with the same numbers. is_detail: a page shows the table folded; files show it in place.
     """
 
     content: dict[str, Any]
     shown: list[str] = field(default_factory=list)
     rows: str = ""
+    is_detail: bool = False
     kind: Literal["table"] = "table"
 
     @property
     def table(self) -> ResultTable:
         return ResultTable.from_content(self.content)
+
+    @property
+    def title(self) -> str:
+        return self.table.title
 
     @property
     def shown_table(self) -> ResultTable:
@@ -84,7 +89,8 @@ class TableBlock:
 @dataclass(frozen=True, slots=True)
 class FigureBlock:
     """A figure. svg: the picture in light colours, with its text as paths. size: CSS pixels. content: the table of the
-    numbers behind it. spec: the address of the figure on the site, where it can be drawn in other ways."""
+    numbers behind it. spec: the address of the figure on the site, where it can be drawn in other ways. is_detail: a
+    page shows the figure folded; files show it in place."""
 
     name: str
     title: str
@@ -94,6 +100,7 @@ class FigureBlock:
     size: tuple[int, int]
     content: dict[str, Any]
     spec: str = ""
+    is_detail: bool = False
     kind: Literal["figure"] = "figure"
 
     @property
@@ -179,5 +186,7 @@ def make_paragraph(*sentences: Span | str | None, tone: Literal["", "note", "quo
     return Paragraph([span for span in spans if span.text], tone) if any(span.text for span in spans) else None
 
 
-def make_table_block(table: ResultTable, shown: Sequence[str] = (), rows: str = "") -> TableBlock:
-    return TableBlock(table.content(), list(shown), rows)
+def make_table_block(
+    table: ResultTable, shown: Sequence[str] = (), rows: str = "", *, is_detail: bool = False
+) -> TableBlock:
+    return TableBlock(table.content(), list(shown), rows, is_detail)

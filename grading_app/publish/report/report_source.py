@@ -149,13 +149,13 @@ class ReportSource:
 WIDTH = plot_style.WIDE
 
 
-def make_figure_block(source: ReportSource, figure: Figure, **query: str) -> FigureBlock:
+def make_figure_block(source: ReportSource, figure: Figure, *, is_detail: bool = False, **query: str) -> FigureBlock:
     """Return a figure of the registry as a block. query: the choices with which the figures page shows the same."""
     svg, size = draw_picture(figure)
     address = reverse("experiment_figures", args=[source.experiment.slug])
     spec = f"{address}{'?' + urlencode(query) if query else ''}"
-    table = figure.table()
-    return FigureBlock(figure.name, figure.title, figure.caption, figure.alt, svg, size, table.content(), spec)
+    content = figure.table().content()
+    return FigureBlock(figure.name, figure.title, figure.caption, figure.alt, svg, size, content, spec, is_detail)
 
 
 def draw_picture(figure: Figure) -> tuple[str, tuple[int, int]]:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 SECTION_NAMES = {
     "abstract": "Abstract",
+    "methods": "Methods paragraph",
+    "results_paragraph": "Results paragraph",
     "question": "Question and design",
     "preregistration": "Preregistration",
     "data": "Data",
@@ -19,8 +21,6 @@ SECTION_NAMES = {
     "agreement": "Agreement",
     "costs": "Costs",
     "limitations": "Limitations that the data show",
-    "methods": "Methods paragraph",
-    "results_paragraph": "Results paragraph",
     "references": "References",
     "prompts": "Appendix: prompts",
     "settings": "Appendix: settings",
@@ -28,13 +28,8 @@ SECTION_NAMES = {
 }
 PASTED = ("abstract", "methods", "results_paragraph")
 """The sections that are one text to paste into a paper."""
-FOLDED = {
-    "references": "Show references",
-    "prompts": "Show prompts",
-    "settings": "Show settings",
-    "reproduction": "Show hashes, manifests and commands",
-}
-"""The sections that a page shows folded, with the text that opens them. Files show them open."""
+FOLDED = ("references", "prompts", "settings", "reproduction")
+"""The sections that a page shows folded. Files show them open."""
 Write = Callable[[Any], "Block | Iterable[Block | None] | None"]
 """A function that takes a `ReportSource` and returns a block, several, or None."""
 W = TypeVar("W", bound=Write)

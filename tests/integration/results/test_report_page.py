@@ -168,6 +168,26 @@ def test_tables_and_figures_are_numbered(owner, study, plain_pictures, kind):
     assert "<figcaption><b>Figure 1. " in text
 
 
+def test_a_page_folds_details_and_files_show_them(owner, study, plain_pictures):
+    owner.get(build_address())
+    compute()
+    page = owner.get(build_address())
+    folded = [title for section in page.context["sections"] for part in section["parts"] for title in part["titles"]]
+    assert {"Table 2. Dataset", "Table 3. Items by category"} <= set(folded)
+    assert not any("differences between conditions" in title for title in folded)
+    content = page.content.decode()
+    assert content.index("<summary>Table 2. Dataset") < content.index("<caption>Table 2. Dataset")
+    document = page.context["document"]
+    assert "<details" not in write_report(document, "html").decode()
+    shown = [shown["label"] for section in page.context["sections"] for part in section["parts"]
+             for shown in part["blocks"] if shown["label"]]  # fmt: skip
+    assert shown == [label for _, labelled in document.label_sections() for label, _ in labelled if label]
+
+
+def test_a_report_says_that_nothing_was_preregistered(study, plain_pictures):
+    assert "No plan was frozen" in join_texts(build_document(study), "preregistration")
+
+
 @pytest.mark.parametrize("field", build.TEXTS_AND_SETTINGS)
 def test_a_changed_text_or_setting_outdates_the_report(study, field):
     state = build.compute_fingerprint(study)

@@ -67,7 +67,9 @@ def _make_model_table(source: ReportSource, conditions: list[Condition], name: s
                 "last": format_day(max((entry.last for entry in entries if entry.last), default=None)),
             }
         )
-    return make_table_block(ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"))
+    return make_table_block(
+        ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"), is_detail=True
+    )
 
 
 @writes("procedure")
@@ -117,7 +119,8 @@ def write_import(source: ReportSource) -> Block | None:
 @writes("procedure")
 def write_outcomes(source: ReportSource) -> Block:
     table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
-    return make_table_block(table, rows=source.get_url("experiment_results"))
+    has_problems = source.count("n_done") < source.count("n_trials")
+    return make_table_block(table, rows=source.get_url("experiment_results"), is_detail=not has_problems)
 
 
 @writes("procedure")
@@ -186,4 +189,4 @@ def _make_cost_table(name: str, title: str, label: str, lines: list[LedgerLine],
         }
         for line in lines
     ]
-    return make_table_block(ResultTable(name, title, columns, rows), rows=ledger)
+    return make_table_block(ResultTable(name, title, columns, rows), rows=ledger, is_detail=True)

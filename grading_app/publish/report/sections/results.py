@@ -92,13 +92,14 @@ def write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
         )
     )
     table = make_leaderboard_table(source.board)
-    yield from (_write_board_part(source.board, table, measure, page) for measure in source.board.measures)
+    for at, measure in enumerate(source.board.measures):
+        yield _write_board_part(source.board, table, measure, page, is_detail=at > 0)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
     effort = _select_columns(table, "effort", "Effort by condition", totals)
-    yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page)
+    yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page, is_detail=True)
 
 
-def _write_board_part(board: Leaderboard, table: ResultTable, measure: Measure, page: str) -> Block:
+def _write_board_part(board: Leaderboard, table: ResultTable, measure: Measure, page: str, *, is_detail: bool) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
     key, scores = measure.key, [row.scores[measure.key] for row in board.rows]
     has_best = any(row.get(f"{key}_best") for row in table.rows)
@@ -109,9 +110,8 @@ def _write_board_part(board: Leaderboard, table: ResultTable, measure: Measure, 
     statistic = "Share" if measure.is_share else "Mean"
     formula = f"{statistic} over answers. n: answers with a score. {describe_intervals(scores)}"
     notes = describe_coverage(board, [measure])
-    return make_table_block(
-        replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes), (), page
-    )
+    part = replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes)
+    return make_table_block(part, (), page, is_detail=is_detail)
 
 
 def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[str, ...]) -> ResultTable:
@@ -187,8 +187,11 @@ def write_agreement(source: ReportSource) -> list[Block | None]:
         _write_measures(report, page),
         _write_pairs(report, selection, page),
     ]
-    figures = [*agreement_figures.make_figures(selection, roles, result), calibration.make_figure(source.experiment)]
-    return [*blocks, *(make_figure_block(source, figure) for figure in figures if figure)]
+    figures = agreement_figures.make_figures(selection, roles, result)
+    blocks += [make_figure_block(source, figure) for figure in figures]
+    if (figure := calibration.make_figure(source.experiment)) is not None:
+        blocks.append(make_figure_block(source, figure, is_detail=True))
+    return blocks
 
 
 def _describe_units(selection: RatingSelection, n: int) -> str:
@@ -226,7 +229,8 @@ def _write_measures(report: Any, page: str) -> Block:
     formula = "Intervals over items: the jackknife, and from 1,000 items the percentile bootstrap."
     table = ResultTable("agreement", "Measures of agreement", columns, rows, formula=formula, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
-    return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
+    shown = ("measure", "estimate", "interval", "units", *notes_shown)
+    return make_table_block(table, shown, page, is_detail=True)
 
 
 def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | None:

@@ -98,6 +98,7 @@ def write_preregistration(source: ReportSource) -> Iterator[Block | None]:
     """Yield the frozen plan, what differs from it, and a table of planned and exploratory measures."""
     plan = Preregistration.objects.filter(experiment=source.experiment).first()
     if plan is None:
+        yield make_paragraph("No plan was frozen before the first call, so every measure is exploratory.")
         return
     page = source.get_url("experiment_preregistration")
     differences = []
@@ -192,7 +193,9 @@ def write_facts(source: ReportSource) -> Block:
     }
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
     columns = [ResultColumn("fact", "Fact"), ResultColumn("value", "Value")]
-    return make_table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
+    return make_table_block(
+        ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url(), is_detail=True
+    )
 
 
 @writes("data")
@@ -204,7 +207,9 @@ def write_categories(source: ReportSource) -> Block | None:
         return None
     columns = [ResultColumn("category", "Category"), ResultColumn("items", "Items", "count")]
     return make_table_block(
-        ResultTable("item_categories", "Items by category", columns, rows), rows=dataset.get_absolute_url()
+        ResultTable("item_categories", "Items by category", columns, rows),
+        rows=dataset.get_absolute_url(),
+        is_detail=True,
     )
 
 
