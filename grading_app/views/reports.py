@@ -105,22 +105,20 @@ def _split_parts(
     The title of a folded measure is its heading. Details carry the titles of their tables and figures.
     """
     parts: list[dict[str, Any]] = [{"titles": [], "blocks": []}]
-    headings, in_details = 0, False
+    measures, in_details = 0, False
     for label, block in labelled:
-        is_heading = isinstance(block, Heading)
-        headings += is_heading
-        if section.name == "results" and headings > 1:
-            is_detail = False
-            if is_heading:
+        if section.name == "results" and isinstance(block, Heading):
+            measures += 1
+            if measures > 1:
                 parts.append({"titles": [block.text], "blocks": []})
                 continue
-        else:
-            is_detail = section.name not in FOLDED and isinstance(block, TableBlock | FigureBlock) and block.is_detail
+        if measures <= 1 and section.name not in FOLDED:
+            is_detail = isinstance(block, TableBlock | FigureBlock) and block.is_detail
             if is_detail != in_details:
                 parts.append({"titles": [], "blocks": []})
-            if is_detail:
+                in_details = is_detail
+            if isinstance(block, TableBlock | FigureBlock) and is_detail:
                 parts[-1]["titles"].append(f"{label}. {block.title}")
-        in_details = is_detail
         parts[-1]["blocks"].append(_make_block_context(block, figure_address) | {"label": label})
     return [part for part in parts if part["blocks"]]
 
