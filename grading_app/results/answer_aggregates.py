@@ -27,7 +27,7 @@ QueryT = TypeVar("QueryT", bound=AnswerQuery)
 ValueT = TypeVar("ValueT")
 MAX_ANSWERS_PER_REQUEST = 20_000
 """The maximum number of answers that are summed while the page waits, about 50 ms."""
-RESULTS_VERSION = 7  # Increase it when figures look different or show other numbers. This outdates browsers' copies.
+RESULTS_VERSION = 8  # Increase it when figures look different or show other numbers. This outdates browsers' copies.
 
 
 def has_many_answers(experiment: Experiment, wave: Wave | None) -> bool:

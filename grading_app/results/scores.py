@@ -168,6 +168,11 @@ class ConditionScore:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
+    def mark(self) -> str:
+        """The end of the condition's name in figures: ' (12 of 20)' if some planned answers have no score."""
+        return "" if self.n == self.planned else f" ({self.n:,} of {self.planned:,})"
+
+    @property
     def missing_text(self) -> str:
         """The missing answers by reason, such as '8 refused, 1 unreadable'."""
         return ", ".join(f"{n:,} {reason}" for reason, n in self.reasons.items())

@@ -118,7 +118,7 @@ def _list_columns(data: AnalysisData) -> dict[str, ResultColumn]:
         ResultColumn("b", "B"),
         ResultColumn("difference", "B − A", measure.difference_column),
         ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
-        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+        ResultColumn("fixed_ci", "95 %, these items", measure.difference_interval_column),
         ResultColumn("p_fixed", "p, these items", "p"),
         ResultColumn("test", "Test"),
         ResultColumn("t", "t", "number"),

@@ -73,7 +73,7 @@ def make_comparison_tables(
         measure_label=measure.label,
     )
     fixed_columns = [
-        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+        ResultColumn("fixed_ci", "95 %, these items", measure.difference_interval_column),
         ResultColumn("p_fixed", "p, these items", "p"),
     ]
     others = ResultTable(

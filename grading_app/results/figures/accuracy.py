@@ -17,9 +17,7 @@ def make_figure(frames: Frames) -> Figure | None:
     if not lines:
         return None
     panels = [
-        RowPanel(
-            measure.label, [ShareRow(one.condition, one.score.mean or 0.0, one.score.low, one.score.high) for one in of]
-        )
+        RowPanel(measure.label, [ShareRow.of(one.condition, one.score) for one in of])
         for measure, of in groupby(lines, key=lambda line: line.measure)
     ]
     caption = "Share of right answers among the answers with a score, with the modified Wilson 95 % interval"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]  # Left, bottom, right, top.
 HEIGHT, NARROW_HEIGHT = 210, 280  # A phone needs the height for the names.
+MISSING_NOTE = " In brackets: the answers with a score, of all planned ones."
 NAME_LETTER = 7.7  # CSS pixels of an average letter of a name, in the widest of the fonts.
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
@@ -55,12 +56,14 @@ def make_cost_figure(board: Leaderboard, measure: Measure) -> Figure:
         }
         for row in list_priced_rows(board, measure)
     ]
-    names = ", ".join(row.label for row in find_efficient_frontier(board, measure))
+    frontier = find_efficient_frontier(board, measure)
+    names = ", ".join(f"{row.label}{row.scores[measure.key].mark}" for row in frontier)
     return Figure(
         name,
         title,
         "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
-        "condition scores as high.",
+        "condition scores as high."
+        + (MISSING_NOTE if any(row.scores[measure.key].mark for row in list_priced_rows(board, measure)) else ""),
         f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers.",
         lambda width: (width, _make_grid(width).height),
         lambda width: _draw(board, measure, width),
@@ -132,7 +135,7 @@ def _write_names(
         boxes += [(_make_box(x0 + at / 30 * (x1 - x0), y0 + at / 30 * (y1 - y0), 2, 2), 1) for at in range(31)]
     left, low, right, high = (float(end) / plot_style.PIXEL for end in axis.bbox.extents)
     for row in named_rows:
-        name = plot_style.shorten(row.label, width / 2.3)
+        name = plot_style.shorten(row.label, width / 2.3) + row.scores[measure.key].mark
         x, y = to_pixels(*points[row.condition])
         length = len(name) * NAME_LETTER
         candidates = []

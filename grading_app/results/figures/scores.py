@@ -20,7 +20,7 @@ def make_figure(frames: Frames) -> Figure | None:
         return None
     measure = measures[0]
     lines = [line for line in frames.lines if line.measure == measure and line.score.n]
-    rows = [ShareRow(line.condition, line.score.mean or 0.0, line.score.low, line.score.high) for line in lines]
+    rows = [ShareRow.of(line.condition, line.score) for line in lines]
     scale = None
     if not measure.is_share:
         values = [value for row in rows for value in (row.value, row.low, row.high) if value is not None]

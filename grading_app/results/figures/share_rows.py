@@ -53,6 +53,10 @@ class ShareRow:
     low: float | None
     high: float | None
 
+    @classmethod
+    def of(cls, condition: str, score: ConditionScore) -> ShareRow:
+        return cls(f"{condition}{score.mark}", score.mean or 0.0, score.low, score.high)
+
 
 @dataclass(frozen=True, slots=True)
 class RowPanel:

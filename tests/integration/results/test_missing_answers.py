@@ -4,10 +4,11 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.results.figures.share_rows import ShareRow
 from grading_app.results.frames import estimate_conditions
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.results_page import describe_lead
-from grading_app.results.scores import count_missing, list_measures
+from grading_app.results.scores import ConditionScore, count_missing, list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
@@ -136,3 +137,9 @@ def test_compare_names_the_reasons_of_answers_without_a_score(client):
     keys = dict(experiment.conditions.values_list("model__name", "pk"))
     address = f"{reverse('compare')}?a={experiment.slug}:{keys['refuser']}&b={experiment.slug}:{keys['other']}"
     assert "9 in A (8 refused, 1 not run), 0 in B." in page_text(client.get(address))
+
+
+def test_a_row_of_a_figure_names_how_many_answers_have_a_score():
+    assert ShareRow.of("refuser", ConditionScore(n=12, missing=8, mean=1.0)).name == "refuser (12 of 20)"
+    assert ShareRow.of("other", ConditionScore(n=20, mean=0.5)).name == "other"
+    assert ShareRow.of("filled", ConditionScore(n=20, missing=8, filled=8, mean=0.6)).name == "filled"

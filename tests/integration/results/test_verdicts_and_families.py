@@ -130,7 +130,7 @@ def test_a_difference_is_given_for_items_like_these_and_for_these_items(client, 
     assert any("on items like these" in note for note in table.notes)
     text = page_text(get_compare(client, repeated, "a", "b"))
     assert "This is for items like these. On these items alone, the interval of B − A is [" in text
-    assert "95 % interval, these items" in text
+    assert "95 %, these items" in text
 
 
 def test_the_analyse_command_writes_both_intervals(repeated, capsys):

@@ -65,6 +65,22 @@ def open_all_sections(page):
         summary.click()
 
 
+# The tables that are wider than the box that scrolls them, with both widths.
+WIDE_TABLES = """() => [...document.querySelectorAll('#main table')]
+    .map(table => [table.closest('[id]').id, table.scrollWidth, table.parentElement.clientWidth])
+    .filter(([, table, box]) => table > box)"""
+
+
+def test_the_tables_of_all_sections_fit_a_laptop(study, visitor):
+    page = visitor(study.owner)
+    page.goto(reverse("experiment_analysis", args=[study.slug]))
+    compute_pending_aggregates(page)
+    open_all_sections(page)
+    expect(page.locator("#table-all_tests")).to_be_visible()
+    expect(page.locator("#table-norm_differences")).to_be_visible()
+    assert page.evaluate(WIDE_TABLES) == []
+
+
 def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study, visitor, checked_in_all_views):
     page = visitor(study.owner)
     page.goto(reverse("experiment_analysis", args=[study.slug]))
