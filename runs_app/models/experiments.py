@@ -180,17 +180,23 @@ class Experiment(HasHistory, EngineOwnedColumns):
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
             raise ValidationError({"max_backoff_s": "The longest wait must not be shorter than the first one."})
 
-    def describe_options(self, *, reported: bool = False) -> list[tuple[str, str]]:
+    def describe_options(self, *, reported: bool = False, at_default: bool | None = None) -> list[tuple[str, str]]:
         """Return heading and value of each option that the facts on pages show, or that reports show.
 
-        A report states the budget with its costs, which a shared report may leave out.
+        A report states the budget with its costs, which a shared report may leave out. at_default: only options that
+        have their default value (True), or another value (False).
         """
         shown = [
             option
             for option in OPTIONS
             if (option.is_reported and option.group != BUDGET if reported else option.is_fact)
         ]
-        return [(option.heading, option.describe(getattr(self, option.name))) for option in shown]
+        values = [(option, getattr(self, option.name)) for option in shown]
+        return [
+            (option.heading, option.describe(value))
+            for option, value in values
+            if at_default is None or (value == option.default) == at_default
+        ]
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
         """Return the same message for every owner, because the name may belong to a private experiment."""
