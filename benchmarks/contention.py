@@ -1,11 +1,12 @@
 """The cost of a claim with many workers at one endpoint, and where one PostgreSQL ends.
 
-    python -m benchmarks.contention [--workers 10 100 1000] [--seconds 20] [--batch 64] [--trials 2000000]
+    python -m benchmarks.contention [--workers 10 100 1000] [--seconds 40] [--batch 64] [--trials 2000000]
 
 `pgbench` plays the workers, so that one machine can have a thousand. Each sends the statements of a worker's cycle that
 hold the endpoint's lock: lock the counters, claim a batch after its last position, write the counters, commit. It
-claims again at once, so all workers wait for the lock at any time. The script prints claims a second, the mean time of
-a cycle, the share of updates that were heap-only, and the server's time of a claim from the start of the run.
+claims again at once, so all workers wait for the lock at any time. The script prints claims a second and the mean time
+of a cycle in the second half of the time, because each connection plans its statements in its first cycle. It also
+prints the share of updates that were heap-only, and the server's time of a claim from the start of the run.
 Autovacuum is off for the trials.
 
 The cluster is its own, in a temporary folder. Beyond 1,000 workers PostgreSQL needs more connections than it can serve.
@@ -27,6 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 UPDATES = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs_app_trial'"
+STOP_WORKERS = """
+SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'pgbench'
+"""
 CLAIMED = "SELECT count(*) FROM runs_app_trial WHERE status = 'running'"
 
 
@@ -88,8 +92,11 @@ def fetch(sql: str) -> tuple[Any, ...]:
         return tuple(cursor.fetchone())
 
 
-def play(workers: int, script: Path, seconds: int) -> str:
-    """Run the workers. Return what pgbench printed."""
+def play(workers: int, script: Path, seconds: int) -> tuple[float, float]:
+    """Run the workers for these seconds. Return cycles a second and the mean milliseconds of a cycle.
+
+    Both are of the second half of the time. Workers that still wait at the end are stopped.
+    """
     from django.db import connection
 
     from evalsite.lib.ops.postgres_programs import find_programs
@@ -103,13 +110,22 @@ def play(workers: int, script: Path, seconds: int) -> str:
         "--define=item=0",
         f"--client={workers}",
         "--jobs=1",
-        f"--time={seconds}",
+        f"--time={10 * seconds}",
+        "--progress=2",
     ]
     program = [str(find_programs() / "pgbench"), *arguments, f"--file={script}", names["dbname"]]
-    done = subprocess.run(program, env={**os.environ, **environment}, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    return done.stdout
+    environment = {**os.environ, **environment}
+    try:
+        printed = subprocess.run(program, env=environment, capture_output=True, timeout=seconds).stderr
+    except subprocess.TimeoutExpired as stopped:
+        printed = stopped.stderr or b""
+    fetch(STOP_WORKERS)
+    intervals = re.findall(r"progress: [\d.]+ s, ([\d.]+) tps, lat ([\d.]+) ms", printed.decode())
+    later = [(float(rate), float(latency)) for rate, latency in intervals[len(intervals) // 2 :]]
+    if not later:
+        raise SystemExit(printed.decode()[-2000:])
+    cycles = sum(rate for rate, _ in later)
+    return cycles / len(later), sum(rate * latency for rate, latency in later) / max(cycles, 0.1)
 
 
 def main(options: argparse.Namespace, folder: Path) -> None:
@@ -139,17 +155,13 @@ def main(options: argparse.Namespace, folder: Path) -> None:
         cursor.execute("ANALYZE")
         for workers in options.workers:
             (before,) = fetch(CLAIMED)
-            text = play(workers, script, options.seconds)
+            cycles, milliseconds = play(workers, script, options.seconds)
             (after,) = fetch(CLAIMED)
-            latency = re.search(r"latency average = ([\d.]+)", text)
-            cycles = re.search(r"tps = ([\d.]+)", text)
-            if not latency or not cycles:
-                raise SystemExit(text)
             updates, hot = fetch(UPDATES)
             (of_claim,) = measure(cursor, run.pk, [START._asdict()])
             print(
-                f"{workers:,} workers: {float(cycles[1]) * options.batch:,.0f} claims/s "
-                f"({(after - before):,} in all), a cycle {float(latency[1]):,.1f} ms; then a claim of {options.batch} "
+                f"{workers:,} workers: {cycles * options.batch:,.0f} claims/s "
+                f"({(after - before):,} in all), a cycle {milliseconds:,.1f} ms; then a claim of {options.batch} "
                 f"takes the server {of_claim:.1f} ms; {hot:,} of {updates:,} updates heap-only; "
                 f"load {os.getloadavg()[0]:.0f}",
                 flush=True,
@@ -159,7 +171,7 @@ def main(options: argparse.Namespace, folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--trials", type=int, default=2_000_000)
     chosen = parser.parse_args()
