@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from grading_app.judging.verdict_reader import count_unread_verdicts
 from grading_app.results.frames import estimate_conditions
 from grading_app.scoring.grading import load_rule_scores
-from runs_app.models import Condition, Experiment, Run, Trial
+from runs_app.models import Condition, Experiment, Preregistration, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.models.totals import STATUSES, Totals
 from runs_app.monitoring.blockers import find_blockers
@@ -22,11 +22,15 @@ ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS
     "refused": trials_module.REFUSED,
     "from_cache": DONE & Q(from_cache=True),
 }
+WITHOUT_SCORES = "the plan is preregistered: scores are left out until its runs have ended"
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 
 def build_status_report(experiment: Experiment) -> dict[str, Any]:
-    """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row."""
+    """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row.
+
+    Until a preregistered plan has run, the report has no scores.
+    """
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     ended = Trial.objects.filter(run__in=[run.pk for run in runs], status__in=[Trial.Status.DONE, Trial.Status.FAILED])
     counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
@@ -35,6 +39,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
     all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
     waves = [str(wave) for wave in experiment.waves.answered()]
     pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
+    runs_a_plan = Preregistration.objects.unfinished().filter(experiment=experiment).exists()
     projection = project_cost(runs, experiment.max_usd)
     return {
         "experiment": experiment.slug,
@@ -60,15 +65,16 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "failed": sum(run.n_failed for run in runs),
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
-        "points": report_points(experiment),
+        "points": [] if runs_a_plan else report_points(experiment),
         "rules": load_rule_scores(experiment),
-        "scores": estimate_conditions(experiment),
+        "scores": [] if runs_a_plan else estimate_conditions(experiment),
         "judging": report_judges(experiment),
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
         "warnings": [
             *find_drift_warnings(experiment),
             *find_served_warnings(experiment),
             *([pooled] if len(waves) > 1 else []),
+            *([WITHOUT_SCORES] if runs_a_plan else []),
         ],
     }
 

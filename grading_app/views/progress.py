@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.results.frames import estimate_conditions
 from runs_app.condition_labels import load_labels
-from runs_app.models import Experiment, Point, Run
+from runs_app.models import Experiment, Point, Preregistration, Run
 from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
 from runs_app.planning.design import Design
@@ -54,6 +54,8 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
     """
     if totals.is_under_way or not totals.done:
         return None
+    if Preregistration.objects.unfinished().filter(experiment=experiment).exists():
+        return None  # Paused runs have not ended, and names stay hidden beside scores.
     scores = estimate_conditions(experiment) if totals.done <= MAX_SCORED_ANSWERS else []
     first = [row for row in scores if row["measure"] == scores[0]["measure"]]
     recently = timezone.now() - GRADING_TIME

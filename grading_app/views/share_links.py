@@ -1,7 +1,8 @@
 """Share links: the page of an experiment that creates and revokes them, and the read-only pages that they open.
 
 Each public view finds its link again, so a link ends at once when it expires or is revoked. Every failure, also that of
-a part which the link does not show, is the same 404. No public page has a form, and none shows a user.
+a part which the link does not show, is the same 404. No public page has a form, and none shows a user. Until a
+preregistered plan has run, only the design is shown.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from grading_app.views.reports import (
     make_file_response,
 )
 from grading_app.views.svg_figures import make_svg_response, read_theme, read_width, svg_policy
+from runs_app.models import Preregistration
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100
@@ -91,8 +93,11 @@ def share_link_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return redirect("share_links", slug)
 
 
-def link_required(scope: str) -> Callable[[Public], Public]:
-    """Pass the usable link of the token to the view if it shows this part; else answer the one 404 of all links."""
+def link_required(scope: str, *, has_results: bool = True) -> Callable[[Public], Public]:
+    """Pass the usable link of the token to the view if it shows this part; else answer the one 404 of all links.
+
+    has_results: the part shows results, so that its page waits until a preregistered plan has run.
+    """
 
     def decorate(view: Public) -> Public:
         @wraps(view)
@@ -102,7 +107,10 @@ def link_required(scope: str) -> Callable[[Public], Public]:
                 response = link
             elif link is not None and (not scope or link.shows(scope)):
                 try:
-                    response = view(request, link, token, **named)
+                    if has_results and Preregistration.objects.unfinished().filter(experiment=link.experiment).exists():
+                        response = _render_waiting_page(request, link, token)
+                    else:
+                        response = view(request, link, token, **named)
                 except Http404:
                     response = None
             response = response or _render_page(request, "gone", {}, status=404)
@@ -129,7 +137,7 @@ def _find_link(request: HttpRequest, token: str) -> ShareLink | HttpResponse | N
     return link
 
 
-@link_required("")
+@link_required("", has_results=False)
 def shared(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     """Open the link: its only part, or a page with all parts of the experiment."""
     if link.scope == ShareLink.Scope.REPORT:
@@ -143,6 +151,13 @@ def _render_page(request: HttpRequest, name: str, context: dict[str, Any], statu
     """Render a public page without the context of a session: it names no user, sets no cookie and has no CSRF token."""
     page = render_to_string(f"grading_app/shared/{name}.html", {**context, "request": request})
     return HttpResponse(page, status=status)
+
+
+def _render_waiting_page(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    """Return the page in place of results. Raise Http404 for a file or a figure."""
+    if not request.path.endswith("/"):
+        raise Http404
+    return _render_page(request, "waiting", _make_context(link, token))
 
 
 def _make_context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
@@ -193,7 +208,7 @@ def _drop_empty_columns(table: ResultTable) -> ResultTable:
     return replace(table, columns=columns)
 
 
-@link_required(ShareLink.Scope.EXPERIMENT)
+@link_required(ShareLink.Scope.EXPERIMENT, has_results=False)
 def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     """Show the sections of the report that describe the design. The experiment's file would name endpoints."""
     stored = get_report(link.experiment).value

@@ -3,15 +3,17 @@
 import io
 import re
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import DatabaseError, transaction
+from django.test import Client
+from django.utils import timezone
 
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import RESEARCHER
 from evalsite.lib.text.hashing import hash_content
-from grading_app.models import BlindReading
+from grading_app.models import BlindReading, ShareLink
 from grading_app.parametric.model_board import list_parametric_experiments
 from grading_app.publish.export.publication import write_publication
 from grading_app.publish.report.report_source import ReportSource
@@ -157,8 +159,9 @@ def test_a_report_names_what_differs_from_the_plan(answered):
     assert "exploratory: large." in text
 
 
-def test_a_report_without_a_plan_has_no_such_section(answered):
-    assert list(write_preregistration(ReportSource(answered))) == []
+def test_a_report_without_a_plan_says_that_every_measure_is_exploratory(answered):
+    (block,) = write_preregistration(ReportSource(answered))
+    assert "every measure is exploratory" in "".join(span.text for span in block.spans)
 
 
 @pytest.fixture
@@ -202,6 +205,40 @@ def test_pages_that_run_the_experiment_stay_open(running, client):
     report = client.get("/experiments/study/report/").content.decode()
     assert "its names stay hidden until its runs have ended" in " ".join(report.split())
     assert "Reveal model names" not in report
+
+
+SHARED = ["report/", "leaderboard/", "figures/", "report/report.html", "report/figures/means.svg", "figures/means.svg"]
+
+
+@pytest.mark.parametrize("part", SHARED)
+def test_a_share_link_shows_no_results_until_the_plan_ran(part, running, client, team):
+    expires = timezone.now() + timedelta(days=1)
+    _, token = ShareLink.create(running, ShareLink.Scope.EXPERIMENT, expires, by=team.owner)
+    page = Client().get(f"/shared/{token}/{part}")
+    assert page.status_code == (200 if part.endswith("/") else 404)
+    assert ("Its results appear here after its runs have ended" in page.content.decode()) == part.endswith("/")
+    assert Client().get(f"/shared/{token}/design/").status_code == 200
+    for answer in (page, client.get(f"/shared/{token}/{part}")):
+        text = re.sub(r"<style.*?</style>|<[^>]+>", "", answer.content.decode(), flags=re.DOTALL)
+        assert not [name for name in ("small", "large") if name in text]
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert "appear here after" not in Client().get(f"/shared/{token}/{part}").content.decode()
+
+
+def test_status_has_scores_only_after_the_plan_ran(running, client):
+    status = client.get("/api/v1/experiments/study/status").json()
+    assert (status["scores"], status["points"]) == ([], [])
+    assert "the plan is preregistered: scores are left out until its runs have ended" in status["warnings"]
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert client.get("/api/v1/experiments/study/status").json()["scores"]
+
+
+def test_the_progress_of_a_paused_plan_has_no_scores(running, client):
+    page = "/experiments/study/progress/"
+    Run.objects.filter(experiment=running).update(status="paused")
+    assert client.get(page).context["ending"] is None
+    Run.objects.filter(experiment=running).update(n_pending=0, status="done")
+    assert client.get(page).context["ending"]["scores"]
 
 
 def test_names_are_revealed_after_the_plan_ran(running, client):
