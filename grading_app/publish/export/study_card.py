@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Tree = Mapping[str, Any]
-
-
-Part = Callable[[Tree, Tree], Iterator[str]]
-PARTS: list[Part] = []
-"""The parts of the card in their order. Each takes the facts and the counts of `study_card`, and yields its texts."""
-
-
-def part(write: Part) -> Part:
-    PARTS.append(write)
-    return write
 
 
 def study_card(facts: Tree, counts: Tree) -> str:
@@ -23,11 +13,22 @@ def study_card(facts: Tree, counts: Tree) -> str:
 
     facts: about the site when the snapshot was made. counts: from the snapshot's tables (`card_counts.Counts`).
     """
-    return "\n\n".join(text for write in PARTS for text in write(facts, counts)) + "\n"
+    texts = [
+        *_write_head(facts, counts),
+        *_write_items(facts, counts),
+        *_write_conditions(facts),
+        *_write_counts(counts),
+        *_write_results(facts),
+        *_write_errors(counts),
+        *_write_costs(counts),
+        *_write_ratings(counts),
+        *_write_grades(facts, counts),
+        *_write_software(facts),
+    ]
+    return "\n\n".join(texts) + "\n"
 
 
-@part
-def write_head(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_head(facts: Tree, counts: Tree) -> Iterator[str]:
     snapshot = facts["snapshot"]
     yield f"# {_escape_markup(facts['title'] or facts['experiment'])}"
     label = f" `{_escape_markup(snapshot['label'])}`" if snapshot["label"] else ""
@@ -38,8 +39,7 @@ def write_head(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("what", "first", "last"), [(name, *spans[name]) for name in sorted(spans)])
 
 
-@part
-def write_items(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_items(facts: Tree, counts: Tree) -> Iterator[str]:
     dataset = facts["dataset"]
     yield "## The items"
     yield _format_table(
@@ -51,8 +51,7 @@ def write_items(facts: Tree, counts: Tree) -> Iterator[str]:
         yield _format_table(("excluded because", "items"), exclusions.items())
 
 
-@part
-def write_conditions(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_conditions(facts: Tree) -> Iterator[str]:
     yield "## What was asked of whom"
     yield f"{facts['samples']} repetitions of each cell. What was asked is in `conditions/` and `design.yaml`."
     yield _format_table(
@@ -64,8 +63,7 @@ def write_conditions(facts: Tree, counts: Tree) -> Iterator[str]:
     )
 
 
-@part
-def write_counts(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_counts(counts: Tree) -> Iterator[str]:
     yield "## How many"
     yield _format_table(("table", "rows"), counts["rows"].items())
     kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
@@ -77,8 +75,7 @@ def write_counts(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("condition", "wave", *kinds), rows)
 
 
-@part
-def write_results(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_results(facts: Tree) -> Iterator[str]:
     yield "## Results"
     results = facts["results"]
     if not results["scores"]:
@@ -113,8 +110,7 @@ def _format_interval(row: Tree) -> str:
     return "-" if row["low"] is None else f"{_format_number(row['low'])} to {_format_number(row['high'])}"
 
 
-@part
-def write_errors(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_errors(counts: Tree) -> Iterator[str]:
     yield "## Errors"
     yield _format_table(("trials that failed, by class", "trials"), counts.get("failed", {}).items())
     yield _format_table(("calls with an error, by class", "calls"), counts.get("errors of calls", {}).items())
@@ -123,8 +119,7 @@ def write_errors(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _format_table(("stage", "outcome", "calls"), rows)
 
 
-@part
-def write_costs(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_costs(counts: Tree) -> Iterator[str]:
     yield "## Costs"
     yield _format_table(
         ("stage", "model", "calls", "of unknown cost", "paid, US dollars"),
@@ -136,8 +131,7 @@ def write_costs(facts: Tree, counts: Tree) -> Iterator[str]:
     )
 
 
-@part
-def write_ratings(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_ratings(counts: Tree) -> Iterator[str]:
     """Yield the counts of ratings, if the study has any."""
     by_models, by_people = counts.get("ratings", {}), counts.get("people", {})
     if by_models or by_people:
@@ -157,18 +151,16 @@ def _list_leaves(tree: Tree) -> list[tuple[str, ...]]:
     ]
 
 
-@part
-def write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
     if not counts.get("gradings") and (counts.get("ratings") or counts.get("people")):
-        return  # In a rating study the ratings are the scores: nobody grades them.
+        return  # In a rating study the ratings are the scores, and nobody grades them.
     yield "## Grades"
     rows = [(grader, kind, n) for grader, kinds in counts.get("gradings", {}).items() for kind, n in kinds.items()]
     yield _format_table(("graded by", "", "answers"), rows)
     yield f"How far those who graded agree: {facts['agreement']} on the site, or computed from `tables/gradings.jsonl`."
 
 
-@part
-def write_software(facts: Tree, counts: Tree) -> Iterator[str]:
+def _write_software(facts: Tree) -> Iterator[str]:
     yield "## Software"
     site = facts["evalsite"]
     versions = {"evalsite": site["version"], "commit of evalsite": site["commit"] or "not known"}
