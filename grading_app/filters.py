@@ -43,7 +43,7 @@ class ExperimentChoice(df.fields.ModelChoiceField):
         return self.chosen if self.chosen is not None and value == self.chosen.slug else super().to_python(value)
 
 
-class ExperimentFilter(RowFilter):
+class ChosenExperimentFilter(RowFilter):
     field_class = ExperimentChoice
 
 
@@ -111,7 +111,7 @@ class TrialFilter(df.FilterSet):
     """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
-    experiment = ExperimentFilter(
+    experiment = ChosenExperimentFilter(
         label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any"
     )
     condition = ConditionFilter(label="Condition", queryset=_list_conditions, empty_label="Any")

@@ -60,7 +60,7 @@ class Headline:
 
     @property
     def completeness(self) -> str:
-        """How many answers have a score, or "" if all have."""
+        """The number of scored answers of all planned, or "" if all have a score."""
         return "" if self.n == self.planned else f"{format_count(self.n)} of {format_count(self.planned)} scored"
 
 
