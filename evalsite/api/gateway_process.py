@@ -96,7 +96,7 @@ class Server(web.Server):
         access = await self._find_access(request)
         if isinstance(access, web.Response):
             return access
-        from evalsite.api.gateway import Refused, answer_call
+        from evalsite.api.gateway_api import Refused, answer_call
 
         if len(self.queue.calls) >= MAX_CALLS:
             busy = Refused(429, "The gateway has as many calls in flight as it can hold. Try again.", "rate_limited", 2)
@@ -117,7 +117,7 @@ class Server(web.Server):
 
     async def _find_access(self, request: web.BaseRequest) -> Any:
         """Return the access of the request, or the response of the site to a request that may not go on."""
-        from evalsite.api.gateway import ACCESS_ONLY
+        from evalsite.api.gateway_api import ACCESS_ONLY
 
         async def ask() -> Any:
             response = await self.queue.read(_ask_site, _build_environment(request) | {ACCESS_ONLY: True})
@@ -224,7 +224,7 @@ def main() -> None:
     if end is None:
         raise SystemExit("The process of the gateway is started by `up`.")
     import evalsite.wsgi  # noqa: I001 - sets Django up
-    import evalsite.api.gateway  # noqa: F401
+    import evalsite.api.gateway_api  # noqa: F401
 
     sys.setswitchinterval(SWITCH_S)
     asyncio.run(serve(end))
