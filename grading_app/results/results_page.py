@@ -212,6 +212,9 @@ def _conclude(
     answers = f"{sum(one.n for one in scores):,} of {sum(one.planned for one in scores):,} answers"
     common = f"{lead.pair.items:,}{f' common items of {found.asked:,}' if lead.pair.items < found.asked else ' items'}"
     on_items = f"On items like these: {common}{averaged}, {answers} with a score."
+    if not is_error and lead.fixed and lead.fixed.low is not None:
+        fixed = statistic_format.format_difference_interval(lead.fixed.low, lead.fixed.high, is_share)
+        on_items += f" On these items alone, the interval is {fixed}."
     is_certain = verdict != 0 and found.verdicts.holds
     numbers = f"{compared}{interval}; {test}"
     return Conclusion(subject, f"{sentence} {caveat}".strip(), numbers, caveat, on_items, is_certain)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from grading_app.statistics.condition_pairs import MAX_PAIRS, ConditionPair, compare_conditions, correct_pair
+from grading_app.statistics.fixed_items import FixedItemsChange, estimate_on_these_items
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
 
@@ -18,7 +19,8 @@ class LevelLead:
 
     first, second: the key of one condition of each level. levels: the number of levels. averaged: the number of
     conditions of each level. means: of the first and of the second level. pairs: of levels; `p` is after Holm's
-    correction over them, and None for more than MAX_PAIRS pairs.
+    correction over them, and None for more than MAX_PAIRS pairs. fixed: the difference on these items alone; None for
+    levels of several conditions.
     """
 
     first: int
@@ -29,6 +31,7 @@ class LevelLead:
     pairs: int
     pair: ConditionPair
     p: float | None
+    fixed: FixedItemsChange | None = None
 
     def verdict(self, level: float) -> int:
         """Return 1 if the first level is significantly higher, -1 if it is lower, else 0."""
@@ -90,4 +93,6 @@ def find_level_lead(
     pairs = len(keys) * (len(keys) - 1) // 2
     corrected = correct_pair(table, second, first, bounds) if 1 < pairs <= MAX_PAIRS else None
     p = corrected.p if corrected else pair.change.p if pairs == 1 else None
-    return LevelLead(first, second, len(keys), averaged, (means[first], means[second]), pairs, pair, p)
+    span = bounds[1] - bounds[0] if bounds else None
+    fixed = estimate_on_these_items(table, second, first, span) if averaged == 1 else None
+    return LevelLead(first, second, len(keys), averaged, (means[first], means[second]), pairs, pair, p, fixed)

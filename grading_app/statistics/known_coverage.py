@@ -14,7 +14,7 @@ SHARE = "share of answers asked once"
 ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
 CHANGE_ONCE, CHANGE_REPEATED = "change of a share of items asked once", "change of a share of repeated items"
 CHANGES = {
-    ODD_CHANGE: "If one item in twenty changes by half of the scale",
+    ODD_CHANGE: "If one item in twenty changes far more than the others",
     CHANGE_ONCE: "For some shares of items that change",
     CHANGE_REPEATED: "If a few items change in all repetitions",
 }
@@ -45,26 +45,33 @@ LOW_COVERAGE = (
     ("Krippendorff's alpha, nominal", 2, 15, 40),
     ("Krippendorff's alpha, nominal", 15, 30, 56),
     ("Krippendorff's alpha, nominal", 30, 60, 77),
-    ("Cohen's kappa, ", 2, 40, 90),  # With weights.
+    ("Krippendorff's alpha, nominal", 60, 80, 91),
+    ("Krippendorff's alpha, nominal", 80, 100, 93),
+    ("Cohen's kappa, ", 2, 40, 91),  # With weights.
     ("Cohen's kappa, ", 40, 60, 93),
     ("Fleiss' kappa, ", 2, 40, 90),
     ("Cohen's kappa", 2, 15, 40),
     ("Cohen's kappa", 15, 30, 67),
     ("Cohen's kappa", 30, 60, 87),
+    ("Cohen's kappa", 60, 80, 92),
     ("Fleiss' kappa", 2, 15, 33),
     ("Fleiss' kappa", 15, 30, 60),
     ("Fleiss' kappa", 30, 60, 79),
-    ("Krippendorff's alpha", 2, 40, 92),
-    ("Lin's concordance", 2, 40, 91),
-    ("ICC(2,1)", 2, 40, 92),
-    ("slope of the judge", 2, 40, 92),
+    ("Fleiss' kappa", 60, 80, 91),
+    ("Fleiss' kappa", 80, 100, 93),
+    ("Krippendorff's alpha", 2, 30, 91),
+    ("Lin's concordance", 2, 20, 92),
+    ("ICC(2,1)", 2, 20, 92),
     (RMSE, 2, 20, 92),
-    ("share by the people", 40, 60, 93),
+    ("share by the people", 60, 150, 93),
+    ("mean of the people", 30, 60, 93),
     ("judge: Lin's concordance", 2, 40, 91),
     ("people: Lin's concordance", 2, 40, 91),
     ("judge less people: Lin's concordance", 2, 40, 91),
-    ("lower limit of agreement", 2, 100, 90),
-    ("upper limit of agreement", 2, 100, 90),
+    ("lower limit of agreement", 2, 30, 90),
+    ("lower limit of agreement", 30, 100, 93),
+    ("upper limit of agreement", 2, 30, 90),
+    ("upper limit of agreement", 30, 100, 93),
 )
 
 

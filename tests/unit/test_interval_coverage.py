@@ -23,7 +23,7 @@ from grading_app.statistics.known_coverage import (
     describe_coverage,
 )
 from grading_app.statistics.paired import estimate_change
-from grading_app.statistics.prediction_powered import PEOPLE_SHARE
+from grading_app.statistics.prediction_powered import PEOPLE_MEAN
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
 CELL = r"(?:-|-?[\d.]+(?: \(\d+ none\))?)"
@@ -89,10 +89,9 @@ NOTED = {
     "Fleiss' kappa": ("Fleiss' kappa", None),
     "ICC(2,1)": ("ICC(2,1)", None),
     "Lin's concordance, Agreement": ("Lin's concordance", None),
-    "slope of the judge": ("slope of the judge", None),
     "limits of agreement, Agreement": ("lower limit of agreement", None),
     "judge and people": ("judge: Lin's concordance", None),
-    "people's share": (PEOPLE_SHARE, None),
+    "people's mean": (PEOPLE_MEAN, None),
     "concordance with a reference": ("Lin's concordance", None),
     "Pearson's r, odd items": (ODD_R, None),
     "Pearson's r, skewed values": (ODD_R, None),
@@ -151,5 +150,5 @@ def test_a_difference_of_shares_has_the_note_of_its_method(once, text):
 
 def test_a_noted_measure_has_its_note_for_ten_items():
     """Odd items and skew matter for few items most."""
-    once = {name for name, _ in NOTED.values() if name not in (None, SAYS_SO, CHANGE_ONCE, PEOPLE_SHARE)}
+    once = {name for name, _ in NOTED.values() if name not in (None, SAYS_SO, CHANGE_ONCE, PEOPLE_MEAN)}
     assert [name for name in once if not describe_coverage(name, 10)] == []

@@ -13,7 +13,7 @@ from django.urls import reverse
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.scope import ScopeForm
-from grading_app.results.statistic_format import format_p_equation
+from grading_app.results.statistic_format import format_p_equation, format_points_interval
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.page_text import page_text
@@ -131,6 +131,12 @@ def test_a_difference_is_given_for_items_like_these_and_for_these_items(client, 
     text = page_text(get_compare(client, repeated, "a", "b"))
     assert "This is for items like these. On these items alone, the interval of B − A is [" in text
     assert "95 %, these items" in text
+    client.force_login(repeated.owner)
+    page = client.get(reverse("experiment_results", args=[repeated.slug]))
+    (conclusion,) = page.context["screen"].conclusions
+    ends = format_points_interval(*row["fixed_ci"])
+    assert conclusion.scope.startswith("On items like these: 20 items, 240 of 240 answers with a score.")
+    assert conclusion.scope.endswith(f"On these items alone, the interval is {ends}.")
 
 
 def test_the_analyse_command_writes_both_intervals(repeated, capsys):
