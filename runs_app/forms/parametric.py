@@ -96,6 +96,9 @@ class SpaceForm(forms.Form):
         models.queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).select_related(
             "endpoint"
         )
+        for name in (*self.DEFAULTS, "slug", "task", "precision", "x", "y"):
+            field: Any = self.fields[name]
+            field.has_default = True  # Its label does not call it optional.
         self.spec: SpaceSpec | None = None
         self.space: Space | None = None
 

@@ -17,6 +17,10 @@ tasks:
   - {name: shuffle, params: {length: [3, 4], max_depth: [2, 3]}}
 """
 
+# Pixels between the edge of a table's frame and its first row: below 0, the row hides the edge.
+ROOM_ABOVE = """frame => frame.querySelector('thead').getBoundingClientRect().top
+    - frame.getBoundingClientRect().top - frame.clientTop"""
+
 
 @pytest.fixture(autouse=True)
 def immediate_worker(monkeypatch):
@@ -38,6 +42,7 @@ def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db,
     page.get_by_label("cheap").check()
     expect(page.get_by_role("row", name="cheap")).to_be_visible()
     checked(page, "parametric-1280-light")
+    assert page.locator("section[aria-label='Map of shuffle'] .table-wrap").evaluate(ROOM_ABOVE) >= 0
     page.evaluate("scrollTo(0, 0)")
     picture(page, "difficulty/space")
     page.locator("#id_slug").fill("mine")
