@@ -228,7 +228,7 @@ def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, sho
         person.click(page.get_by_role("link", name="See results"))
         page.wait_for_url("**/experiments/capital-sums-first/results/")
         expect(page.locator("main")).to_contain_text("Number within tolerance: ")
-        expect(page.locator("main")).to_contain_text("tiny")
+        expect(page.locator("main")).to_contain_text("10 items, 20 of 20 answers")  # Both models on the same items.
         shown(page, "first-study/results")
         assert_private(site, KEY)
         assert_within(person.counts, clicks=10, loads=10, forms=2, fields=8)
