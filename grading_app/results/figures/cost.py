@@ -27,7 +27,7 @@ MAX_NAMED = 12
 SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
          ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
 """The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
-LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
+LOG_SCALE_RATIO = 5  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 
 
 def make_figures(board: Leaderboard) -> Iterator[Figure]:
@@ -88,10 +88,14 @@ def _draw(board: Leaderboard, measure: Measure, width: int) -> Drawing:
         _draw_point(axis, row, measure, is_efficient=row in frontier)
     points = [_get_point(row, measure) for row in frontier]
     axis.plot(*zip(*points, strict=True), color=plot_style.DATA, linewidth=plot_style.PIXEL, zorder=1)
-    axis.margins(x=0.12, y=0.12)
+    axis.margins(x=0.35 if is_logarithmic else 0.12, y=0.12)  # Names need room on both sides of the points.
     if not is_logarithmic:
         axis.set_xlim(-0.05 * max(costs), 1.3 * max(costs))
     _write_names(axis, rows if len(rows) <= MAX_NAMED else frontier, rows, points, measure, width)
+    if is_logarithmic:
+        from matplotlib.ticker import LogLocator
+
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ticks = [tick for tick in axis.get_xticks() if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1] and tick >= 0]
     ticks = ticks[:: -(-len(ticks) // (5 if width >= plot_style.WIDE else 3))]
     axis.set_xticks(ticks, [format_money(tick) for tick in ticks])
