@@ -24,6 +24,7 @@ from grading_app.publish.report.composition import compose
 from grading_app.publish.report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
 from grading_app.publish.report.section_names import SECTION_NAMES, WRITERS
+from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
@@ -174,7 +175,9 @@ def test_a_page_folds_details_and_files_show_them(owner, study, plain_pictures):
     page = owner.get(build_address())
     folded = [title for section in page.context["sections"] for part in section["parts"] for title in part["titles"]]
     assert {"Table 2. Dataset", "Table 3. Items by category"} <= set(folded)
-    assert not any("differences between conditions" in title for title in folded)
+    assert not [title for title in folded if re.match(r"Table .*differences between conditions", title)]
+    figures = [block for block in page.context["document"].list_blocks(FigureBlock) if block.name.endswith("-valence")]
+    assert [block.is_detail for block in figures] == [False] + [True] * (len(figures) - 1), "a measure shows one figure"
     content = page.content.decode()
     assert content.index("<summary>Table 2. Dataset") < content.index("<caption>Table 2. Dataset")
     document = page.context["document"]
@@ -514,3 +517,16 @@ def test_settings_and_hashes_stand_in_the_appendix(judged):
     assert names[0] == "abstract"
     assert names[-3:] == ["prompts", "settings", "reproduction"]
     assert "SHA-256" not in join_texts(build_document(judged), "methods")
+
+
+def test_the_agreement_begins_with_a_sentence_for_each_judge(plain_pictures):
+    experiment = make_answered_experiment("graded", scorers=["exact_match"])
+    grade(experiment, by="a test")
+    rubric = make_scale_rubric("strict", low=0, high=1)
+    make_gradings(experiment, "judge", lambda trial: float(trial.item.position == 0), rubric=rubric)
+    (section,) = [one for one in build_document(experiment).sections if one.name == "agreement"]
+    text = "".join(span.text for span in section.blocks[0].spans)
+    assert re.match(
+        r"judge\S* agrees with Exact match on 11 of 12 \(91\.7 %, .*\): 0 too strict, 1 too lenient", text
+    ), text
+    assert all(block.is_detail for block in section.blocks if isinstance(block, TableBlock | FigureBlock))

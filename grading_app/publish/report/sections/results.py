@@ -23,6 +23,7 @@ from grading_app.publish.report.words import count_noun, join_words
 from grading_app.raters import agreement_figures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.raters.agreement_tables import make_pair_table
+from grading_app.raters.judge_checks import check_judges, get_short_label
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.norms import build_norm_tables
@@ -124,14 +125,17 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
 def write_figures(source: ReportSource) -> Iterator[Block]:
     if not source.measures:
         return
-    for figure in [*list_results_figures(source.frames), *islice(cost.make_figures(source.board), 1)]:
-        if figure.in_report:
-            yield make_figure_block(source, figure)
+    yield from (make_figure_block(source, figure) for figure in list_results_figures(source.frames) if figure.in_report)
+    for figure in islice(cost.make_figures(source.board), 1):
+        yield make_figure_block(source, figure, is_detail=True)
 
 
 @writes("results")
 def write_measures(source: ReportSource) -> Iterator[Block | None]:
-    """Yield the differences and the comparison with norms on each measure, with their figures."""
+    """Yield the differences and the comparison with norms on each measure, with their figures.
+
+    The first figure of a measure draws its main table; the others are details.
+    """
     for measure in source.measures[:MAX_MEASURES]:
         data = source.get_analysis_data(measure)
         tables = [table for table in (*build_condition_tables(data), *build_norm_tables(data)) if table.name in SHOWN]
@@ -154,7 +158,8 @@ def write_measures(source: ReportSource) -> Iterator[Block | None]:
                 figures += [figure for figure in planes.make_figures(ratings, other) if figure.in_report]
         if (figure := reliability.make_figure(data.scores, source.frames.labels, measure.label, suffix)) is not None:
             figures.append(figure)
-        yield from (make_figure_block(source, figure, measure=measure.key) for figure in figures)
+        for at, figure in enumerate(figures):
+            yield make_figure_block(source, figure, is_detail=at > 0, measure=measure.key)
     if (remaining := len(source.measures) - MAX_MEASURES) > 0:
         text = f"The analysis page has {count_noun(remaining, 'further measure')}."
         yield make_paragraph(make_sentence(text, source.get_url("experiment_analysis")), tone="note")
@@ -175,7 +180,13 @@ def write_agreement(source: ReportSource) -> list[Block | None]:
     if result.report is None:
         return [make_paragraph("The raters scored no answers or items in common.", tone="note")]
     report = result.report
+    judges = check_judges(source.graders, source.graders)
     blocks: list[Block | None] = [
+        *(
+            make_paragraph(make_sentence(found.checks[0].describe(get_short_label(judge)), page))
+            for judge in source.graders
+            if (found := judges[judge.pk]).checks
+        ),
         make_paragraph(
             make_sentence(
                 f"{count_noun(len(report.coverage), 'rater')} scored {_describe_units(selection, result.units)}; "
@@ -187,11 +198,8 @@ def write_agreement(source: ReportSource) -> list[Block | None]:
         _write_measures(report, page),
         _write_pairs(report, selection, page),
     ]
-    figures = agreement_figures.make_figures(selection, roles, result)
-    blocks += [make_figure_block(source, figure) for figure in figures]
-    if (figure := calibration.make_figure(source.experiment)) is not None:
-        blocks.append(make_figure_block(source, figure, is_detail=True))
-    return blocks
+    figures = [*agreement_figures.make_figures(selection, roles, result), calibration.make_figure(source.experiment)]
+    return [*blocks, *(make_figure_block(source, figure, is_detail=True) for figure in figures if figure)]
 
 
 def _describe_units(selection: RatingSelection, n: int) -> str:
@@ -243,4 +251,5 @@ def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | 
         if selection.singles
         else []
     )
-    return make_table_block(replace(table, title="Agreement of pairs of raters", notes=notes), rows=page)
+    table = replace(table, title="Agreement of pairs of raters", notes=notes)
+    return make_table_block(table, rows=page, is_detail=True)
