@@ -6,7 +6,13 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
+from datasets_app.models import Dataset
+from evalsite.lib import permissions
+from grading_app.models import Adjudication, RatingQueue
 from runs_app.models import Experiment, Run
+from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.integration.pages.conftest import make_lab, make_people
 
 MOST_TABS = 250
@@ -98,3 +104,64 @@ def test_choose_the_sections_of_a_report(page, world):
     expect(page).to_have_url(re.compile(reverse("experiment_report", args=["pilot"])))
     page.goto(reverse("report_edit", args=["pilot"]))
     expect(section).not_to_be_checked()
+
+
+def test_import_a_dataset(visitor, monkeypatch, tmp_path):
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
+    table = tmp_path / "sums.csv"
+    table.write_text("key,question,answer\na,What is 1 + 1?,2\nb,What is 2 + 2?,4\n")
+    page = visitor(factories.make_user("curator", permissions.CURATOR))
+    page.goto(reverse("dataset_new"))
+    with page.expect_file_chooser() as chooser:
+        press_on(page, page.get_by_label("Items"))
+    chooser.value.set_files(table)
+    tab_to(page, page.get_by_label("Name"))
+    page.keyboard.type("sums")
+    press_on(page, page.get_by_role("button", name="Upload and map columns"))
+    press_on(page, page.get_by_role("button", name="Import items"))
+    expect(page.locator("#summary")).to_contain_text("2 active")
+    approve = page.locator("summary", has_text="Approve")
+    press_on(page, approve)
+    tab_to(page, page.get_by_label("Reason").locator("visible=true"))
+    page.keyboard.type("Checked by hand")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Approved")
+    assert Dataset.objects.get(slug="sums").status == "approved"
+
+
+def test_grade_an_answer_on_which_judges_differ(visitor, owner, monkeypatch):
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
+    experiment = make_answered_experiment(items=4, owner=owner)
+    rubric = make_scale_rubric()
+    make_gradings(experiment, "judge-a", lambda _: 2.0, rubric=rubric)
+    make_gradings(experiment, "judge-b", lambda trial: 2.0 + trial.item.position, rubric=rubric)
+    page = visitor(owner)
+    page.goto(reverse("experiment_grading", args=["pilot"]))
+    press_on(page, page.get_by_role("navigation").get_by_role("link", name="Disagreements").first)
+    press_on(page, page.locator("[data-rows] tbody a").first)
+    tab_to(page, page.get_by_label("Score").first)
+    page.keyboard.type("4")
+    tab_to(page, page.get_by_label("Reason").first)
+    page.keyboard.type("Read twice")
+    press_on(page, page.get_by_role("button", name="Save decision").first)
+    expect(page.locator("main").get_by_text("Read twice").first).to_be_visible()
+    assert list(Adjudication.objects.values_list("reason", flat=True)) == ["Read twice"]
+
+
+def test_create_and_open_a_queue_for_people(page, world):
+    page.goto(reverse("rating_queue_list"))
+    press_on(page, page.get_by_role("link", name="New queue").first)
+    for label, text in (("Title", "Pleasant pictures"), ("Name", "pleasant"), ("Instructions", "Go by feeling.")):
+        tab_to(page, page.get_by_label(label, exact=True))
+        page.keyboard.press("Control+a")
+        page.keyboard.type(text)
+    dataset = page.locator("select[name=dataset]")
+    tab_to(page, dataset)
+    page.keyboard.type("rated")
+    press_on(page, page.locator("input[name=dimensions]").first, "Space")
+    press_on(page, page.get_by_role("button", name="Save draft"))
+    press_on(page, page.locator("summary", has_text="Open").first)
+    press_on(page, page.locator("details[open] > .action-form").get_by_role("button"))
+    expect(page.locator("h1")).to_contain_text("Open")
+    queue = RatingQueue.objects.get(name="pleasant")
+    assert (queue.status, queue.dataset.slug, queue.dimensions.count()) == ("open", "rated", 1)
