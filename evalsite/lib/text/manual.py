@@ -101,7 +101,7 @@ def load_page(folder: Path, name: str, base: str) -> ManualPage | None:
     tokens = parser.parse(file.read_text(encoding="utf-8"))
     headings = _mark_headings(tokens)
     for token in tokens:
-        if token.type in ("table_open", "fence"):
+        if token.type in ("table_open", "fence", "code_block"):
             token.attrSet("tabindex", "0")  # It scrolls on a narrow screen, also by keyboard.
         if token.children:
             token.children = list(_rewrite_links(token.children, folder, base))

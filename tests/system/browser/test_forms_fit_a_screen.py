@@ -55,6 +55,7 @@ def test_a_usual_design_fits_one_screen_with_cost_power_and_example(parts, owner
     expect(page.locator("#design-summary")).to_contain_text("Detectable effect")
     expect(page.get_by_role("heading", name="Example request")).to_be_visible()
     checked_in_all_views(page, "design form")
+    assert find_all_faults(page) == []
     show(page, LAPTOP, "light")
     settle(page)
     bottoms, height = page.evaluate(BOTTOMS, PARTS), page.evaluate(FORM_BOTTOM)

@@ -41,6 +41,13 @@ def test_every_link_of_a_page_leads_to_a_page_a_section_or_a_picture(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_every_block_is_reached_by_keyboard_and_every_column_has_a_head(name):
+    html = load(name).html
+    assert re.findall(r"<table(?![^>]*tabindex)|<pre(?![^>]*tabindex)[^>]*><code(?![^>]*tabindex)", html) == []
+    assert re.findall(r"<th[^>]*>\s*</th>", html) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_a_title_and_no_html_of_its_file(name):
     page = load(name)
     assert page.title != name
