@@ -6,6 +6,7 @@ of large experiments come from stored results, so they appear after somebody has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.results.scores import Measure, estimate, list_measures_of_many, load_highest_scores
 from grading_app.results.statistic_format import format_mean, format_mean_interval
 from runs_app.condition_labels import load_labels
-from runs_app.models import Preregistration
+from runs_app.models import Preregistration, Wave
 
 CACHE_SECONDS = 24 * 3600
 
@@ -30,7 +31,7 @@ class Headline:
 
     low, high: the 95 % interval; None without one. n of planned: its answers with a score. conditions: the number of
     conditions with a score. label: the name of the condition; "" for a single condition and for a reader from whom
-    names are hidden.
+    names are hidden. waves: the number of waves that the mean pools.
     """
 
     measure: str
@@ -43,6 +44,7 @@ class Headline:
     conditions: int
     is_share: bool
     label: str = ""
+    waves: int = 1
 
     @property
     def text(self) -> str:
@@ -59,9 +61,11 @@ class Headline:
         return "" if self.conditions == 1 else f"highest of {self.conditions}"
 
     @property
-    def completeness(self) -> str:
-        """The number of scored answers of all planned, or "" if all have a score."""
-        return "" if self.n == self.planned else f"{format_count(self.n)} of {format_count(self.planned)} scored"
+    def basis(self) -> str:
+        """How many answers have a score, unless all have, and how many waves are pooled, unless it is one."""
+        scored = f"{format_count(self.n)} of {format_count(self.planned)} scored"
+        texts = [*([scored] if self.n < self.planned else []), *([f"{self.waves} waves pooled"] * (self.waves > 1))]
+        return ", ".join(texts)
 
 
 def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]:
@@ -81,7 +85,7 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
         ]
         for pk, measure in first.items()
     }  # fmt: skip
-    names = {f"highest:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
+    names = {f"headline:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
@@ -98,6 +102,9 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
     large = [pk for pk in missing if done[pk] > MAX_ANSWERS_PER_REQUEST]
     headlines |= computed | (_load_stored_headlines(large) if large else {})
+    of_waves = Wave.objects.answered().filter(experiment__in=headlines).values_list("experiment", "number")
+    waves = Counter(experiment for experiment, _ in of_waves) if headlines else Counter()
+    headlines = {pk: replace(headline, waves=waves[pk]) for pk, headline in headlines.items()}
     compared = [pk for pk, headline in headlines.items() if headline.conditions > 1]
     if not compared:
         return headlines

@@ -36,6 +36,7 @@ from grading_app.results.comparison.condition_sides import (
 from grading_app.results.comparison.design_differences import compare_designs
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, count_missing
+from grading_app.results.waves import find_pooled_waves
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
@@ -172,6 +173,11 @@ def _render_comparison(
         "missing": [
             ("A", paired.missing_a, _list_reasons(a, measure) if paired.missing_a else ""),
             ("B", paired.missing_b, _list_reasons(b, measure_b) if paired.missing_b else ""),
+        ],
+        "pooled": [
+            (side, found)
+            for side in {(one.experiment, one.wave): one for one in (a, b)}.values()
+            if (found := find_pooled_waves(side.experiment, side.wave))
         ],
         "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
     }

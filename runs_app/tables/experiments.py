@@ -68,7 +68,7 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        lines = [text for text in (headline.label, headline.measure, headline.completeness) if text]
+        lines = [text for text in (headline.label, headline.measure, headline.basis) if text]
         return format_html(
             '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small>{}</span>',
             reverse("experiment_results", args=[record.slug]),

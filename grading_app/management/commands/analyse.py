@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.http import QueryDict
+from django.urls import reverse
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from evalsite.lib.text.names import UnknownNameError
@@ -17,6 +18,7 @@ from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.results.table import FORMATS, ResultTable, render_csv
+from grading_app.results.waves import find_pooled_waves
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
@@ -51,9 +53,10 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = get_experiment(options["experiment"], "experiment")
+        scopes = read_scopes(experiment, options)
         tables = [
             table
-            for scope in read_scopes(experiment, options)
+            for scope in scopes
             for section_tables in build_section_tables(load_analysis_data(scope)).values()
             for table in section_tables
         ]
@@ -61,6 +64,9 @@ class Command(OutputCommand):
             titles = {table.name: table.title for table in reversed(tables)}
             self.write("".join(f"{name}  {titles[name]}\n" for name in dict.fromkeys(t.name for t in tables)).rstrip())
             return
+        if pooled := find_pooled_waves(experiment, scopes[0].wave, in_worker=True):
+            waves_page = reverse("experiment_waves", args=[experiment.slug])
+            self.stderr.write(f"{' '.join(pooled.sentences)} --wave selects one. {waves_page} tests the difference.")
         selected = _select_tables(tables, options["table"])
         text = _render_tables(selected, options["format"])
         write_output(iter([text.encode()]), options["out"])

@@ -63,9 +63,31 @@ def test_commands_and_the_report_say_which_waves_they_pool(capsys, tmp_path):
     complaints = io.StringIO()
     call_command("status", experiment.slug, stdout=io.StringIO(), stderr=complaints)
     assert "the scores pool 2 waves (first wave, May)" in complaints.getvalue()
-    call_command("analyse", experiment.slug, table="descriptives", format="md", stdout=io.StringIO())
+    complaints = io.StringIO()
+    call_command("analyse", experiment.slug, table="descriptives", out=str(tmp_path / "a.md"), stderr=complaints)
+    assert f"These numbers {POOLED} Scores changed significantly from first wave to May" in complaints.getvalue()
+    assert reverse("experiment_waves", args=[experiment.slug]) in complaints.getvalue()
+    complaints = io.StringIO()
+    call_command(
+        "analyse", experiment.slug, wave="May", table="descriptives", out=str(tmp_path / "b"), stderr=complaints
+    )
+    assert "pool" not in complaints.getvalue()
     path = tmp_path / "report.html"
     call_command("report", experiment.slug, out=str(path))
     text = " ".join(path.read_text().split())
     assert "was asked once in each of 2 waves (first wave and May)" in text
     assert "Scores changed significantly from first wave to May" in text
+
+
+def test_lists_and_compare_say_which_waves_they_pool(client):
+    experiment = make_two_waves((35, 18))
+    client.force_login(experiment.owner)
+    for address in (reverse("experiment_list"), reverse("home")):
+        assert "2 waves pooled" in page_text(client.get(address))
+    key = experiment.conditions.get().pk
+    sides = {"a": f"{experiment.slug}:{key}", "b": f"{experiment.slug}:{key}"}
+    text = page_text(client.get(reverse("compare"), sides))
+    assert text.count(POOLED) == 1
+    assert reverse("experiment_waves", args=[experiment.slug]) in text
+    sides = {"a": f"{experiment.slug}:{key}:0", "b": f"{experiment.slug}:{key}:1"}
+    assert "pool" not in page_text(client.get(reverse("compare"), sides))
