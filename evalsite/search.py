@@ -24,6 +24,8 @@ from runs_app.models import Experiment, LanguageModel
 
 MAX_FOUND = 8
 """The number of results of each kind."""
+MAX_HITS = 1000
+"""The number of items that match the words, of which the newest are shown."""
 MAX_WORDS = 8
 MIN_LENGTH = 2
 PAGES = (
@@ -131,8 +133,12 @@ def _find_items(user: Any, words: list[str]) -> Iterator[Found]:
     if not parts:
         return
     query = SearchQuery(" & ".join(f"{part}:*" for part in parts), search_type="raw", config="simple")
-    items = Item.objects.annotate(words=ITEM_WORDS).filter(words=query).visible_to(user)
-    found: Iterable[Any] = items.with_excerpts().select_related("dataset").order_by("-pk")[:MAX_FOUND]
+    # Without the inner limit, the database reads all items from the newest on, and computes the words of each.
+    hits = (
+        Item.objects.annotate(words=ITEM_WORDS).filter(words=query).visible_to(user).order_by().values("pk")[:MAX_HITS]
+    )
+    items = Item.objects.filter(pk__in=hits).with_excerpts().select_related("dataset")
+    found: Iterable[Any] = items.order_by("-pk")[:MAX_FOUND]
     for item in found:
         yield Found(item.excerpt or item.key, f"{item.key} · {item.dataset}", reverse("item_page", args=[item.pk]))
 
