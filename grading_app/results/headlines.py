@@ -1,7 +1,8 @@
 """The headline scores of a list of experiments: the highest mean of each on its first measure, with its interval.
 
-Headlines of small experiments are computed during the request, in one query for all experiments, and cached. Headlines
-of large experiments come from stored results, so they appear after somebody has opened the results.
+Headlines of small experiments are computed during the request, in one query for all experiments, and cached. A request
+computes those of at most MAX_ANSWERS_PER_REQUEST answers. The next request computes further ones. Headlines of large
+experiments come from stored results, so they appear after somebody has opened the results.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
-    small = {pk: first[pk] for pk in missing if done[pk] <= MAX_ANSWERS_PER_REQUEST}
+    small, answers = {}, 0
+    for pk in missing:
+        if answers + done[pk] <= MAX_ANSWERS_PER_REQUEST:
+            small[pk], answers = first[pk], answers + done[pk]
     computed = {}
     for pk, (scores, conditions) in (load_highest_scores(small) if small else {}).items():
         measure, (condition,) = small[pk].settle(scores), scores.conditions.tolist()

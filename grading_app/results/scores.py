@@ -489,7 +489,7 @@ def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[Item
             WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s)
                 AND grader_id = ANY(%(graders)s)
                 AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2, 3
-        ), ranked AS (
+        ), ranked AS MATERIALIZED (
             SELECT experiment_id, condition_id, bool_and(bool_and(is_binary)) OVER of_experiment AS is_binary,
                 count(sum(n * mean)) OVER of_experiment AS conditions,
                 row_number() OVER (PARTITION BY experiment_id
