@@ -35,7 +35,7 @@ class ExperimentTable(tables.Table):
     n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
     trials = CountColumn(empty_values=())
     progress = tables.Column(empty_values=(), orderable=False)
-    score = tables.Column(verbose_name="Highest score", empty_values=(), orderable=False, attrs=NUMBER)
+    score = tables.Column(verbose_name="Highest mean", empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     created_at = tables.Column(verbose_name="Created", attrs=TIGHT)
 
