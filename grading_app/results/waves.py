@@ -21,7 +21,7 @@ from grading_app.results.scores import Measure, estimate_pair, list_measures, lo
 from grading_app.results.statistic_format import format_mean
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.paired import PairedChange, holm
+from grading_app.statistics.paired import PairedChange, describe_methods, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
@@ -89,6 +89,15 @@ class WaveComparison:
     @property
     def has_people(self) -> bool:
         return any(line.measure.is_of_people for line in self.lines)
+
+    @property
+    def has_judges(self) -> bool:
+        return any(line.measure.kind in ("judge", "panel") for line in self.lines)
+
+    @property
+    def methods(self) -> str:
+        """A sentence that names the methods of the intervals."""
+        return describe_methods(line.change for line in self.lines if line.change)
 
     @property
     def drifted(self) -> list[WaveChange]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.scores import estimate
+from grading_app.results.scope import FLAGGED
+from grading_app.results.scores import count_missing, estimate
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
@@ -44,6 +45,16 @@ def _build_table(data: AnalysisData, name: str, title: str, categories: list[str
     interval_note = f"Interval: {', '.join(methods)}." if methods else ""
     coverage = (describe_share_coverage(asked_once), describe_skew_coverage(unbounded))
     notes = [note for note in (interval_note, *coverage) if note]
+    scope = data.scope
+    has_all_items = not scope.category and not scope.without and FLAGGED not in scope.exclude
+    if categories == [None] and has_all_items and data.scores.missing.any():
+        reasons = count_missing(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
+        texts = [
+            f"{label}: {', '.join(f'{n:,} {reason}' for reason, n in reasons[key].items())}"
+            for key, label in data.labels.items()
+            if key in reasons
+        ]
+        notes.append(f"No score: {'; '.join(texts)}.")
     waves = [str(wave) for wave in data.scope.experiment.waves.answered()] if data.scope.wave is None else []
     if len(waves) > 1:
         notes.append(f"These numbers pool {len(waves)} waves ({', '.join(waves)}). Waves tests whether they differ.")

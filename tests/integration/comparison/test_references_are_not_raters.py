@@ -8,6 +8,12 @@ from django.urls import reverse
 from grading_app.models.scales import Scale
 from grading_app.raters.adjudication import adjudicate
 from grading_app.raters.agreement_report import RESAMPLES, SEED
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.figures import norms
+from grading_app.results.frames import load_frames
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.scope import ScopeForm
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people
 from grading_app.statistics.ratings import Ratings
@@ -113,6 +119,21 @@ def test_raters_are_compared_with_the_norm_separately(client, study, drawn_ratin
     text = page.content.decode()
     assert "Against norms of the dataset" in text
     assert "mean of 6 people" in text
+
+
+def test_r_with_the_norms_has_one_interval_on_all_pages(client, study):
+    experiment, _ = study
+    page = open_measured(client, study)
+    (r,) = [line.r for line in page.context["result"].report.references if line.rater[0] == "c"]
+    tables = build_section_tables(load_analysis_data(ScopeForm({}, experiment).get_scope()))
+    (row,) = next(one for group in tables.values() for one in group if one.name == "norm_agreement").rows
+    board = compute_leaderboard(BoardQuery(experiment))
+    (near,) = board.closeness["valence"].conditions.values()
+    (figure,) = [panel.correlation for panel in norms.list_panels(load_frames(experiment))]
+    expected = (r.estimate, r.low, r.high)
+    assert (row["r"], *row["r_ci"]) == pytest.approx(expected)
+    assert (near.r, near.low, near.high) == pytest.approx(expected)
+    assert (figure.r, figure.low, figure.high) == pytest.approx(expected)
 
 
 @pytest.mark.slow

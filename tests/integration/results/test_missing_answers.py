@@ -4,10 +4,13 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.descriptives import build_descriptive_tables
 from grading_app.results.figures.share_rows import ShareRow
 from grading_app.results.frames import estimate_conditions
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.results_page import describe_lead
+from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import ConditionScore, count_missing, list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
@@ -101,6 +104,9 @@ def test_every_planned_answer_without_a_score_has_one_reason(client):
     }  # fmt: skip
     (record,) = estimate_conditions(experiment)
     assert (record["n"], record["missing"]) == (11, 9)
+    form = ScopeForm({}, experiment)
+    (descriptives, _) = build_descriptive_tables(load_analysis_data(form.get_scope()))
+    assert any(note.startswith("No score: model: 2 refused, 1 cancelled, 1 empty") for note in descriptives.notes)
     client.force_login(experiment.owner)
     text = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
     assert ">11 of 20</a>" in text

@@ -10,7 +10,9 @@ from evalsite.lib import permissions
 from grading_app.results.waves import compare_scores
 from grading_app.scoring.grading import grade
 from tests import factories
+from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -209,3 +211,17 @@ def test_rubric_ratings_by_people_are_compared_by_queue_and_other_ratings_are_na
     wave = created.waves.get(number=1)
     assert f"/agreement/?wave={wave.pk}" in text
     assert client.get(reverse("experiment_agreement", args=[created.slug]), {"wave": wave.pk}).context["selection"]
+
+
+def test_the_page_names_the_interval_and_says_that_a_judge_may_have_changed(client):
+    created = factories.make_experiment(samples=2, dataset=factories.make_dataset(items=20))
+    observe(created, 0, [2] * 20)
+    observe(created, 1, [1] * 19 + [2])
+    make_gradings(created, "strict", lambda trial: float(trial.item.position % 4 > 0), rubric=make_scale_rubric())
+    text = page_text(open_waves(client, created))
+    assert "Intervals: " in text
+    assert "A score by a judge can change because the judge&#x27;s own model changed" in text.replace("'", "&#x27;")
+
+
+def test_scores_by_rules_have_no_note_on_judges(client, experiment):
+    assert "A score by a judge" not in page_text(open_waves(client, experiment))
