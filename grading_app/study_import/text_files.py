@@ -61,26 +61,49 @@ def read_json_list(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_json_lines(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
-    """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
-    for file in files:
-        with file.open(encoding="utf-8-sig", errors="replace") as lines:
-            for number, line in enumerate(iter(partial(lines.readline, LONGEST_LINE + 1), ""), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise StudyError([f"{file.name}, line {number}: longer than {LONGEST_LINE:,} characters"])
-                if line.strip():
-                    try:
-                        yield f"{file.name}, line {number}", json.loads(line)
-                    except (ValueError, RecursionError):
-                        yield f"{file.name}, line {number}", None
+def read_lines(file: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield each line that is not blank with its place and its offset in bytes. A line without JSON is None.
+
+    A place is such as `step.ndjson, line 2`. `read_objects_at` reads a line again by its offset.
+    """
+    offset = 0
+    with file.open("rb") as lines:
+        # A character has at most four bytes.
+        for number, line in enumerate(iter(partial(lines.readline, 4 * LONGEST_LINE + 1), b""), start=1):
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
+            if len(text) > LONGEST_LINE:
+                raise StudyError([f"{file.name}, line {number}: longer than {LONGEST_LINE:,} characters"])
+            if text.strip():
+                try:
+                    value = json.loads(text)
+                except (ValueError, RecursionError):
+                    value = None
+                yield f"{file.name}, line {number}", offset, value
+            offset += len(line)
 
 
 def read_objects(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each line with its place. Raise StudyError for a line that is no JSON object."""
-    for where, value in read_json_lines(files):
+    for file in files:
+        yield from ((where, row) for where, _, row in read_placed_objects(file))
+
+
+def read_placed_objects(file: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Yield each line with its place and its offset. Raise StudyError for a line that is no JSON object."""
+    for where, offset, value in read_lines(file):
         if not isinstance(value, dict):
             raise StudyError([f"{where}: not a JSON object"])
-        yield where, value
+        yield where, offset, value
+
+
+def read_objects_at(file: Path, offsets: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the objects of the lines that start at these offsets."""
+    rows = []
+    with file.open("rb") as lines:
+        for offset in offsets:
+            lines.seek(offset)
+            rows.append(json.loads(lines.readline().decode("utf-8-sig", errors="replace")))
+    return rows
 
 
 def read_first_object(file: Path) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ are scores of one answer. An evaluation without samples has only means, which ar
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -31,7 +30,14 @@ from grading_app.study_import.study import (
     replace_non_finite,
     split_model,
 )
-from grading_app.study_import.text_files import find_files, read_first_object, read_json, read_objects
+from grading_app.study_import.text_files import (
+    find_files,
+    read_first_object,
+    read_json,
+    read_objects,
+    read_objects_at,
+    read_placed_objects,
+)
 
 TOOL = "every-eval-ever"
 AGGREGATE = {"schema_version", "evaluation_id", "model_info", "evaluation_results"}
@@ -61,30 +67,22 @@ def read_every_eval_ever(path: Path) -> Study:
     files: list[SamplesFile] = []
     seen: set[str] = set()
     for file in _find_samples(path):
-        index, offset = KeyIndex(), 0
-        time = None
-        with file.open("rb") as lines:
-            for (where, row), line in zip(read_objects([file]), lines, strict=False):
-                if missing := [name for name in REQUIRED if name not in row]:
-                    raise StudyError([f"{where}: {', '.join(missing)} missing"])
-                with refuse_unreadable(where):
-                    evaluation = evaluations.get(str(row["evaluation_id"]), {})
-                    seen.add(str(row["evaluation_id"]))
-                    draft.counts["without evaluation"] += not evaluation
-                    time = (
-                        read_time(float(evaluation["evaluation_timestamp"]))
-                        if evaluation.get("evaluation_timestamp")
-                        else None
-                    )
-                    item = _build_item(row)
-                    if draft.items.setdefault(item.key, item).input != item.input:
-                        raise StudyError(
-                            [f"{where}: sample {row['sample_id']} has another input than in an earlier file"]
-                        )
-                    draft.conditions.setdefault(str(row["evaluation_id"]), _build_condition(row, evaluation))
-                    draft.counts["several"] += len((row.get("output") or {}).get("raw") or ()) > 1
-                    index.append_number((row["evaluation_id"], row["sample_id"]), offset)
-                offset += len(line)
+        index, time = KeyIndex(), None
+        for where, offset, row in read_placed_objects(file):
+            if missing := [name for name in REQUIRED if name not in row]:
+                raise StudyError([f"{where}: {', '.join(missing)} missing"])
+            with refuse_unreadable(where):
+                evaluation = evaluations.get(str(row["evaluation_id"]), {})
+                seen.add(str(row["evaluation_id"]))
+                draft.counts["without evaluation"] += not evaluation
+                stamp = evaluation.get("evaluation_timestamp")
+                time = read_time(float(stamp)) if stamp else None
+                item = _build_item(row)
+                if draft.items.setdefault(item.key, item).input != item.input:
+                    raise StudyError([f"{where}: sample {row['sample_id']} has another input than in an earlier file"])
+                draft.conditions.setdefault(str(row["evaluation_id"]), _build_condition(row, evaluation))
+                draft.counts["several"] += len((row.get("output") or {}).get("raw") or ()) > 1
+                index.append_number((row["evaluation_id"], row["sample_id"]), offset)
         files.append((file, time, index))
     draft.counts["means"] = len(evaluations.keys() - seen)
     if not draft.items:
@@ -149,17 +147,11 @@ def _build_condition(row: Row, evaluation: Row) -> StudyCondition:
 def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
     for file, time, index in files:
         done = KeyIndex()
-        with file.open("rb") as lines:
-            for where, row in read_objects([file]):
-                identity = (row["evaluation_id"], row["sample_id"])
-                if not done.add(identity):
-                    continue
-                rows = []
-                for offset in index.list_numbers(identity):
-                    lines.seek(offset)
-                    rows.append(json.loads(lines.readline()))
+        for where, row in read_objects([file]):
+            identity = (row["evaluation_id"], row["sample_id"])
+            if done.add(identity):
                 with refuse_unreadable(where):
-                    yield from _build_trials(where, rows, time)
+                    yield from _build_trials(where, read_objects_at(file, index.list_numbers(identity)), time)
 
 
 def _build_trials(where: str, rows: Sequence[Row], time: Any) -> Iterator[StudyTrial]:

@@ -51,7 +51,7 @@ from grading_app.study_import.study import (
     separate_equal,
     split_model,
 )
-from grading_app.study_import.text_files import read_text
+from grading_app.study_import.text_files import read_objects_at, read_text
 
 TOOL = "itemeval"
 STORES = SOLUTIONS, ITEMS, GRADINGS, LEDGER = "solutions", "items", "gradings", "ledger"
@@ -362,36 +362,27 @@ class ScoreStore:
         if self.file is None or not places:
             return ()
         scores = []
-        with self.file.open("rb") as lines:
-            for place in places:
-                lines.seek(place)
-                row = json.loads(lines.readline())
-                where = f"{GRADINGS}.parquet, {row['grade_condition_id']} of {row['item_id']!r}, epoch {row['epoch']}"
-                with refuse_unreadable(where):
-                    scorer, reply = self.names[row["grade_condition_id"]], row["judge_completion"] or ""
-                    verdict = None
-                    if scorer in self.judges:
-                        verdict = StudyTrial(
-                            where=where,
-                            condition=row["grade_condition_id"],
-                            item=row["item_id"],
-                            sample_idx=0,
-                            is_done=True,
-                            answer=reply,
-                            raw_response=reply,
-                            completed_at=read_time(row["created_at"]),
-                            **_read_usage(row),
-                        )
-                    scores.append(
-                        StudyScore(
-                            scorer=scorer,
-                            value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
-                            raw=(row["score_raw"] or "")[:2000],
-                            error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
-                            reasoning=row["reasoning"] or reply,
-                            verdict=verdict,
-                        )
+        for row in read_objects_at(self.file, places):
+            where = f"{GRADINGS}.parquet, {row['grade_condition_id']} of {row['item_id']!r}, epoch {row['epoch']}"
+            with refuse_unreadable(where):
+                scorer, reply = self.names[row["grade_condition_id"]], row["judge_completion"] or ""
+                verdict = None
+                if scorer in self.judges:
+                    verdict = StudyTrial(
+                        where=where, condition=row["grade_condition_id"], item=row["item_id"], sample_idx=0,
+                        is_done=True, answer=reply, raw_response=reply, completed_at=read_time(row["created_at"]),
+                        **_read_usage(row),
+                    )  # fmt: skip
+                scores.append(
+                    StudyScore(
+                        scorer=scorer,
+                        value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
+                        raw=(row["score_raw"] or "")[:2000],
+                        error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
+                        reasoning=row["reasoning"] or reply,
+                        verdict=verdict,
                     )
+                )
         return tuple(scores)
 
 

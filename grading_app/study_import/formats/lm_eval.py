@@ -36,7 +36,14 @@ from grading_app.study_import.study import (
     replace_non_finite,
     split_model,
 )
-from grading_app.study_import.text_files import find_files, read_first_object, read_json, read_objects
+from grading_app.study_import.text_files import (
+    find_files,
+    read_first_object,
+    read_json,
+    read_objects,
+    read_objects_at,
+    read_placed_objects,
+)
 
 TOOL = "lm-eval"
 REQUIRED = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
@@ -220,21 +227,13 @@ def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
     for samples in files:
         others = KeyIndex()  # The offsets of the rows of the other filters, by document.
         if len(samples.filters) > 1:
-            offset = 0
-            with samples.path.open("rb") as lines:
-                for line in lines:
-                    row = json.loads(line)
-                    if str(row.get("filter") or "none") != samples.filters[0]:
-                        others.append_number((row["doc_id"],), offset)
-                    offset += len(line)
-        with samples.path.open("rb") as lines:
-            for where, row in read_objects([samples.path]):
+            for _, offset, row in read_placed_objects(samples.path):
                 if str(row.get("filter") or "none") != samples.filters[0]:
-                    continue
-                rows = [row]
-                for offset in others.list_numbers((row["doc_id"],)):
-                    lines.seek(offset)
-                    rows.append(json.loads(lines.readline()))
+                    others.append_number((row["doc_id"],), offset)
+        for where, row in read_objects([samples.path]):
+            if str(row.get("filter") or "none") == samples.filters[0]:
+                others_of_row = others.list_numbers((row["doc_id"],))
+                rows = [row, *(read_objects_at(samples.path, others_of_row) if others_of_row else ())]
                 with refuse_unreadable(where):
                     yield from _build_trials(where, samples, rows)
 

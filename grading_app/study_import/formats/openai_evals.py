@@ -37,7 +37,14 @@ from grading_app.study_import.study import (
     split_model,
     sum_calls,
 )
-from grading_app.study_import.text_files import find_files, read_first_object, read_objects, read_yaml_files
+from grading_app.study_import.text_files import (
+    find_files,
+    read_first_object,
+    read_objects,
+    read_objects_at,
+    read_placed_objects,
+    read_yaml_files,
+)
 
 TOOL = "openai-evals"
 SCORES = ("match", "metrics")
@@ -61,13 +68,8 @@ class RunLog:
     def is_graded(self) -> bool:
         return "modelgraded" in str(((self.spec.get("run_config") or {}).get("eval_spec") or {}).get("cls"))
 
-    def read_events(self, sample: str) -> list[Row]:
-        with self.file.open("rb") as lines:
-            events = []
-            for offset in self.offsets.list_numbers((sample,)):
-                lines.seek(offset)
-                events.append(json.loads(lines.readline()))
-            return events
+    def read_events(self, sample: str) -> list[dict[str, Any]]:
+        return read_objects_at(self.file, self.offsets.list_numbers((sample,)))
 
 
 def _find_logs(path: Path) -> list[Path]:
@@ -126,21 +128,18 @@ def _index_log(file: Path, counts: Counter[str]) -> RunLog:
     """Return the log with the places of its events. Raise StudyError for a line that is no object."""
     log = RunLog(file, read_first_object(file)["spec"], "")
     log.condition = str(log.spec.get("run_id") or file.name)
-    offset = 0
-    with file.open("rb") as lines:
-        for (where, row), line in zip(read_objects([file]), lines, strict=False):
-            if "final_report" in row:
-                counts["reports"] += 1
-            elif "type" in row:
-                if not isinstance(row.get("data"), dict) or "sample_id" not in row:
-                    raise StudyError([f"{where}: an event needs sample_id and data"])
-                if row["type"] in ("sampling", "error", *SCORES):
-                    log.samples.setdefault(str(row["sample_id"]))
-                    log.offsets.append_number((str(row["sample_id"]),), offset)
-                    counts["errors"] += row["type"] == "error"
-                else:
-                    counts["others"] += 1
-            offset += len(line)
+    for where, offset, row in read_placed_objects(file):
+        if "final_report" in row:
+            counts["reports"] += 1
+        elif "type" in row:
+            if not isinstance(row.get("data"), dict) or "sample_id" not in row:
+                raise StudyError([f"{where}: an event needs sample_id and data"])
+            if row["type"] in ("sampling", "error", *SCORES):
+                log.samples.setdefault(str(row["sample_id"]))
+                log.offsets.append_number((str(row["sample_id"]),), offset)
+                counts["errors"] += row["type"] == "error"
+            else:
+                counts["others"] += 1
     return log
 
 

@@ -28,7 +28,7 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
 )
-from grading_app.study_import.text_files import find_files, read_first_object, read_json_lines, read_yaml_files
+from grading_app.study_import.text_files import find_files, read_first_object, read_lines, read_yaml_files
 
 SCORER = "final_answer"
 Record = Mapping[str, Any]
@@ -75,7 +75,7 @@ def read_reasonscape(path: Path) -> Study:
     items: dict[str, StudyItem] = {}
     facts: dict[str, dict[str, Any]] = {}
     conditions: dict[str, StudyCondition] = {}
-    for where, record in read_json_lines(files):
+    for where, record in _read_records(files):
         record_problems = list(_find_problems(record))
         problems += [f"{where}: {problem}" for problem in record_problems]
         if len(problems) > 10 * MAX_PROBLEMS:
@@ -126,6 +126,10 @@ def find_space_files(path: Path) -> list[str]:
         if isinstance(tasks := content.get("tasks"), list)
         and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
     ]
+
+
+def _read_records(files: list[Path]) -> Iterator[tuple[str, Any]]:
+    yield from ((where, record) for file in files for where, _, record in read_lines(file))
 
 
 def _find_problems(record: Any) -> Iterator[str]:
@@ -230,7 +234,7 @@ def _build_condition_key(record: Record) -> str:
 def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     """Yield a trial for each record. A repeated case of a condition is its next repetition."""
     identities = KeyIndex()
-    for where, record in read_json_lines(files):
+    for where, record in _read_records(files):
         identity = (_build_condition_key(record), _build_item_key(record))
         yield _build_trial(where, record, *identity, identities.count(identity))
 
