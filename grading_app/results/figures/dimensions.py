@@ -137,6 +137,7 @@ def _draw_histograms(
         axis.set_xlim(*ends)
         set_scale_ticks(axis.yaxis, *([axis.xaxis] if ends == data.ends else []))
         plot_style.draw_gridlines(axis, "y")
+        axis.tick_params(axis="x", pad=7)  # Two zeros meet in the corner.
         _label_sides(axis, place, grid, label, "Items")
     return figure
 
@@ -228,15 +229,15 @@ def _draw_human(data: RatingData, all_series: Sequence[Series], grid: plot_style
         x, y = norms.mean[common], series.mean[common]
         axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
         draw_scatter(axis, x, y)
-        _name_panel(axis, series.label, _draw_regression(axis, x, y), grid)
+        _name_panel(axis, series.label, _draw_regression(axis, x, y, with_slope=grid.panel_width > 170), grid)
         axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
         set_scale_ticks(axis.xaxis, axis.yaxis)
         _label_sides(axis, place, grid, "Human mean", "Model mean")
     return figure
 
 
-def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
-    """Draw the least-squares line of y over x, and return the text of r and of the line."""
+def _draw_regression(axis: Axes, x: Any, y: Any, *, with_slope: bool) -> str:
+    """Draw the least-squares line of y over x, and return the text of r and, in a wide panel, of the line."""
     correlation = pearson(list(x), list(y)) if len(x) >= FEWEST else None
     if correlation is None:
         return f"{len(x)} items: r is not defined"
@@ -244,7 +245,8 @@ def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
     start = float(y.mean()) - slope * float(x.mean())
     ends = np.array([x.min(), x.max()])
     axis.plot(ends, start + slope * ends, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL, zorder=3)
-    return f"r = {format_coefficient(correlation.r)}, slope {format_number(slope)}, {len(x)} items"
+    slope_text = f"slope {format_number(slope)}, " if with_slope else ""
+    return f"r = {format_coefficient(correlation.r)}, {slope_text}{len(x)} items"
 
 
 def _name_rows(series: Sequence[Series], width: int) -> list[str]:

@@ -41,7 +41,7 @@ class NormPanel:
         if correlation is None:
             return "r undefined: no variance"
         if correlation.low is None:
-            return f"r = {format_coefficient(correlation.r)}, n = {correlation.n}, {TOO_FEW} for an interval"
+            return f"r = {format_coefficient(correlation.r)}, n = {correlation.n}, no interval"
         low, high = format_coefficient(correlation.low), format_coefficient(correlation.high)
         return f"r = {format_coefficient(correlation.r)} [{low}, {high}], n = {correlation.n}"
 
@@ -80,6 +80,8 @@ def make_figure(frames: Frames) -> Figure | None:
         return None
     data = NormData(panels, len({panel.dimension for panel in panels}))
     note = describe_correlation_coverage(len(panel.pairs) for panel in panels)
+    if any(panel.correlation and panel.correlation.low is None for panel in panels):
+        note = f"No interval: {TOO_FEW}. {note}".strip()
     texts = [f"{panel.condition}, {panel.dimension.title}: {panel.r_text}" for panel in data.visible_panels]
     return Figure(
         "norms",

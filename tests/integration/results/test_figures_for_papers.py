@@ -283,15 +283,20 @@ def test_calibration_is_the_mean_reference_by_judge_score():
     assert all(one.low < one.mean < one.high for one in fitted.bins)
 
 
-def measure_texts(figure):
-    """Return the outlines of the visible texts of a drawn figure, in pixels."""
+def list_shown_texts(figure):
+    """Return the visible texts of a drawn figure."""
     figure.draw_without_rendering()
     hidden = set()
     for axis in (one for axes in figure.axes for one in (axes.xaxis, axes.yaxis)):
         low, high = sorted(axis.get_view_interval())
         hidden |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
     texts = [one for one in figure.findobj(Text) if one.get_text().strip() and one.get_visible()]
-    return {one.get_text(): one.get_window_extent() for one in texts if one not in hidden}
+    return [one for one in texts if one not in hidden]
+
+
+def measure_texts(figure):
+    """Return the outlines of the visible texts of a drawn figure, in pixels."""
+    return {one.get_text(): one.get_window_extent() for one in list_shown_texts(figure)}
 
 
 @pytest.mark.parametrize("name", ["dimension-human", "dimension-conditions", "ratings", "reliability"])
