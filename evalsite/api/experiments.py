@@ -97,8 +97,11 @@ def design(request: HttpRequest, name: str) -> Any:
 
 @router.get("/experiments/{slug:name}/status", response=dict[str, Any], summary="Read the status")
 def status(request: HttpRequest, name: str) -> Any:
-    """Trials by condition and wave, costs, judges, warnings and what the runs wait for, as `status --json` prints."""
-    return JsonResponse(build_status_report(reach.get_experiment(request, name)))
+    """Trials by condition and wave, costs, judges, warnings and what the runs wait for, as `status --json` prints.
+
+    A worker adds up the scores of a large experiment. They may be older than the counters; a warning says so.
+    """
+    return JsonResponse(build_status_report(reach.get_experiment(request, name), reads_stored=True))
 
 
 @router.post("/experiments/{slug:name}/estimate", response=EstimateOut, summary="Estimate the cost of a launch")

@@ -127,18 +127,20 @@ def get_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
     return frames or load_frames(experiment, wave)
 
 
-def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
+def estimate_conditions(experiment: Experiment, scores: list[MeasureScores] | None = None) -> list[dict[str, Any]]:
     """Return a record for each measure and condition with scores: n, mean or share, and 95 % interval.
+
+    scores: those of the experiment's measures, if the caller has them.
 
     Without an interval, `low` and `high` are None and `reason` says why. `text` is the estimate for people.
     """
     labels = load_condition_labels(experiment)
     names = dict(Condition.objects.filter(pk__in=labels).values_list("pk", "condition_id"))
     records = []
-    for found in load_measure_scores(experiment):
+    for found in load_measure_scores(experiment) if scores is None else scores:
         measure = found.measure
         for key, score in found.conditions.items():
-            if not score.n:
+            if not score.n or key not in names:
                 continue
             mean = statistic_format.format_mean(score.mean, measure.is_share)
             ends = statistic_format.format_mean_interval(score.low, score.high, measure.is_share)

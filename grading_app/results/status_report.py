@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.cache import cache
 from django.db.models import Count, Q
 
+from evalsite.lib.text.hashing import hash_content
 from grading_app.judging.verdict_reader import count_unread_verdicts
-from grading_app.results.frames import estimate_conditions
+from grading_app.results.answer_aggregates import has_many_answers
+from grading_app.results.frames import CACHE_SECONDS, estimate_conditions
+from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.stored_results import get_results
 from grading_app.scoring.grading import load_rule_scores
 from runs_app.models import Condition, Experiment, Preregistration, Run, Trial
 from runs_app.models import trials as trials_module
@@ -23,23 +28,29 @@ ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS
     "from_cache": DONE & Q(from_cache=True),
 }
 WITHOUT_SCORES = "the plan is preregistered: scores are left out until its runs have ended"
+OLDER_SCORES = "a worker adds up the newest answers: scores are missing, or older than the counters"
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 
-def build_status_report(experiment: Experiment) -> dict[str, Any]:
+def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -> dict[str, Any]:
     """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row.
 
-    Until a preregistered plan has run, the report has no scores.
+    Until a preregistered plan has run, the report has no scores. reads_stored: read the scores of a large experiment
+    from its stored results, which a worker computes; they may be older than the counters.
     """
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
-    ended = Trial.objects.filter(run__in=[run.pk for run in runs], status__in=[Trial.Status.DONE, Trial.Status.FAILED])
-    counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
-    counted: Any = ended.order_by().values("run_id").annotate(**counts)
-    kinds = {row["run_id"]: row for row in counted}
+    kinds = _count_answer_kinds(runs)
     all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
     waves = [str(wave) for wave in experiment.waves.answered()]
     pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
     runs_a_plan = Preregistration.objects.unfinished().filter(experiment=experiment).exists()
+    scores, notes = [], [WITHOUT_SCORES] if runs_a_plan else []
+    if not runs_a_plan and reads_stored and has_many_answers(experiment, None):
+        stored = get_results(BoardQuery(experiment))
+        scores = estimate_conditions(experiment, stored.value.scores) if stored.value else []
+        notes = [] if stored.is_fresh and stored.value else [OLDER_SCORES]
+    elif not runs_a_plan:
+        scores = estimate_conditions(experiment)
     projection = project_cost(runs, experiment.max_usd)
     return {
         "experiment": experiment.slug,
@@ -67,16 +78,31 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
         "points": [] if runs_a_plan else report_points(experiment),
         "rules": load_rule_scores(experiment),
-        "scores": [] if runs_a_plan else estimate_conditions(experiment),
+        "scores": scores,
         "judging": report_judges(experiment),
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
         "warnings": [
             *find_drift_warnings(experiment),
             *find_served_warnings(experiment),
             *([pooled] if len(waves) > 1 else []),
-            *([WITHOUT_SCORES] if runs_a_plan else []),
+            *notes,
         ],
     }
+
+
+def _count_answer_kinds(runs: list[Run]) -> dict[int, dict[str, int]]:
+    """Return the numbers of answers of each kind by run. They are cached, because all trials are read for them."""
+    states = [(run.pk, run.n_done, run.n_failed, run.n_attempts) for run in runs]
+
+    def count() -> dict[int, dict[str, int]]:
+        ended = Trial.objects.filter(run__in=[run.pk for run in runs])
+        ended = ended.filter(status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+        counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
+        rows: Any = ended.order_by().values("run_id").annotate(**counts)
+        return {row["run_id"]: row for row in rows}
+
+    kinds: dict[int, dict[str, int]] | None = cache.get_or_set(f"kinds:{hash_content(states)}", count, CACHE_SECONDS)
+    return count() if kinds is None else kinds
 
 
 def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:

@@ -4,11 +4,18 @@ import json
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
-from grading_app.models import BlindReading
+from grading_app.models import BlindReading, CachedAggregate
 from grading_app.publish.export.file_formats import export_chunks
+from grading_app.results import answer_aggregates
+from grading_app.results.status_report import OLDER_SCORES
+from grading_app.tasks import compute_aggregates
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests import factories
+from tests.factories.tampering import disable_triggers
 from tests.factories.tokens import make_api_client
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +156,33 @@ def test_the_status_is_that_of_the_command(api, pilot):
     report = api.get(f"{PILOT}/status").json()
     assert report["experiment"] == "pilot"
     assert len(report["runs"]) == pilot.runs.generating().count()
+
+
+def test_the_status_of_a_large_experiment_reads_the_scores_that_a_worker_added_up(api, pilot, monkeypatch):
+    small = api.get(f"{PILOT}/status").json()
+    assert small["scores"]
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 0)
+    waiting = api.get(f"{PILOT}/status").json()
+    assert (waiting["scores"], OLDER_SCORES in waiting["warnings"]) == ([], True)
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+    assert api.get(f"{PILOT}/status").json() == small
+
+
+def test_the_status_counts_answers_again_only_after_a_change(api, pilot):
+    def list_reads_of_trials():
+        with CaptureQueriesContext(connection) as queries:
+            report = api.get(f"{PILOT}/status").json()
+        return sum(run["empty"] for run in report["runs"]), [
+            query["sql"] for query in queries.captured_queries if 'AS "truncated"' in query["sql"]
+        ]
+
+    empty, _ = list_reads_of_trials()
+    assert list_reads_of_trials() == (empty, [])
+    trial = Trial.objects.filter(status="done").exclude(answer="").first()
+    with disable_triggers():
+        Trial.objects.filter(pk=trial.pk).update(answer="")
+        Run.objects.filter(pk=trial.run_id).update(n_attempts=F("n_attempts") + 1)
+    assert list_reads_of_trials()[0] == empty + 1
 
 
 def test_designs_are_read(api, pilot):
