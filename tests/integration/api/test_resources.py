@@ -15,6 +15,7 @@ from grading_app.results.status_report import OLDER_SCORES
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests import factories
+from tests.factories.gradings import make_gradings
 from tests.factories.tampering import disable_triggers
 from tests.factories.tokens import make_api_client
 
@@ -129,6 +130,17 @@ def test_an_unchanged_answer_is_304(api, pilot):
     Experiment.objects.filter(pk=pilot.pk).update(title="New")
     changed = api.get(PILOT, headers={"If-None-Match": first["ETag"]})
     assert (changed.status_code, changed.json()["title"]) == (200, "New")
+
+
+@pytest.mark.parametrize("part", ["results", "figures"])
+def test_unchanged_results_and_figures_are_304_until_an_answer_is_graded(part, api, pilot):
+    address = f"{PILOT}/{part}"
+    first = api.get(address)
+    assert first.status_code == 200
+    again = api.get(address, headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    make_gradings(pilot, "contains", lambda trial: 1, kind="rule")
+    assert api.get(address, headers={"If-None-Match": first["ETag"]}).status_code == 200
 
 
 def test_results_are_those_of_the_results_page(api, pilot, client):
