@@ -139,8 +139,7 @@ def find_ordered(
         # The index finds the start of each part. With both in one condition, it would read all rows with this value.
         parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
     arrays = [collect_keys(part.values("pk")[:limit]) for part in parts]
-    runs = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
-    keys = list(runs.values_list("trial_id", flat=True))
+    keys = search.runs.order_by().annotate(trial_id=Unnest(*arrays)).values("trial_id")
     merged: Any = sort(Trial.objects.filter(pk__in=keys))
     cursors = list(merged.values_list("sort_value", "pk")[:limit])
     has_more, cursors = len(cursors) > size, cursors[:size]

@@ -279,3 +279,12 @@ def test_the_number_of_queries_is_constant_in_any_order(sums, as_, monkeypatch):
                 client.get(f"{ADDRESS}?experiment=sums&{query}")
             counts.add(len(queries))
         assert len(counts) == 1, (query, counts)
+
+
+def test_the_first_trials_of_each_run_are_merged_by_the_database(sums):
+    search = trial_pagination.Search(runs=sums.runs.all())
+    order = trial_order.read_order("-item", [])
+    with CaptureQueriesContext(connection) as queries:
+        page = trial_order.find_ordered(search, order, size=5)
+    assert len(queries) == 1
+    assert page.keys == sort_keys(Trial.objects.filter(run__in=sums.runs.all()), VALUES["item"], descending=True)[:5]
