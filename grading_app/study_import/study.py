@@ -50,6 +50,11 @@ def read_time(value: Any) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 
+def read_number(value: Any) -> float | None:
+    """Return a finite number or a truth value as a number; None for anything else."""
+    return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+
+
 def read_finish(stop: Any) -> dict[str, Any]:
     """Return the fields of a trial that say why its answer ended."""
     reason = LIMIT_STOPS.get(str(stop or ""), str(stop or ""))[:40]
@@ -233,7 +238,8 @@ class StudyTrial(StudyCall):
 
     sample_idx: the repetition within its wave, from 0. Usage and cost are sums over `calls`, the calls of the last
     attempt; without calls, the trial itself is its only call. earlier_calls: the last call of each earlier attempt.
-    messages: the conversation with the answer, as `Trial.messages` has it.
+    messages: the conversation with the answer, as `Trial.messages` has it. raw_response: the model's reply, if it is
+    not the answer. error_class: of a failed trial, if the tool tells one from another.
     """
 
     where: str
@@ -260,7 +266,7 @@ class StudyTrial(StudyCall):
     def size(self) -> int:
         """Return the number of characters that it holds, with the verdicts on it."""
         turns = [turn["content"] for turn in self.messages or ()]
-        texts = [self.answer, self.raw_response or "", self.reasoning, *turns]
+        texts = [self.answer, self.raw_response or self.answer, self.reasoning, *turns]
         return sum(map(len, texts)) + sum(score.verdict.size for score in self.scores if score.verdict)
 
 
@@ -280,10 +286,10 @@ class StudyScore:
     verdict: StudyTrial | None = None
 
 
-def make_metric_score(scorer: str, value: Any, raw: str) -> StudyScore:
-    """Return the score of a metric. It has no value if the metric is not a finite number."""
-    is_number = isinstance(value, bool | int | float) and math.isfinite(value)
-    return StudyScore(scorer, float(value) if is_number else None, raw[:2000], "" if is_number else "not_a_number")
+def make_metric_score(scorer: str, value: Any, raw: str, **facts: Any) -> StudyScore:
+    """Return the score of a metric. It has no value if the metric is not a finite number. facts: other fields."""
+    number = read_number(value)
+    return StudyScore(scorer, number, raw[:2000], "not_a_number" if number is None else "", **facts)
 
 
 @dataclass(frozen=True)

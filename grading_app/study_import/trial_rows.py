@@ -232,6 +232,7 @@ def _fill_trial(
     study_trial: StudyTrial, rows: StudyRows, run: Run, *, sample_idx: int, subject_id: int | None = None
 ) -> Trial:
     """Return the row of an answer, or of the verdict on the answer `subject_id`."""
+    is_reply = study_trial.is_done and study_trial.raw_response is None
     is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
     trial = Trial(
         run=run,
@@ -245,12 +246,12 @@ def _fill_trial(
         parse_error="no_rating_found" if is_unreadable else "",
         answer=study_trial.answer,
         reasoning=study_trial.reasoning,
-        raw_response=study_trial.raw_response,
+        raw_response=study_trial.answer if is_reply else study_trial.raw_response,
         messages=None if study_trial.messages is None else [dict(turn) for turn in study_trial.messages],
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
         from_cache=study_trial.is_cached,
-        error_class=study_trial.error_class,
+        error_class="" if study_trial.is_done else study_trial.error_class or "unknown",
         claimed_at=study_trial.claimed_at,
         completed_at=study_trial.completed_at,
         **{name: getattr(study_trial, name) for name in CALL_COLUMNS},
@@ -285,7 +286,7 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
         unparsed=bool(trial.parse_error),
-        error_class=study_trial.error_class,
+        error_class=trial.error_class,
         error=study_trial.error,
     )
 

@@ -232,7 +232,6 @@ def _build_trials(
             input_tokens=round(values["num_prompt_tokens"]) if is_only and "num_prompt_tokens" in values else None,
             output_tokens=round(values["num_output_tokens"]) if is_only and "num_output_tokens" in values else None,
             latency_ms=None if result.get("request_time") is None else round(1000 * result["request_time"]),
-            error_class="" if is_done else "unknown",
             error="" if is_done else str(result.get("error") or "no result"),
             completed_at=read_time(result.get("request_datetime")),
             scores=scores if is_done and place == 0 else (),

@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import io
 import json
-import math
 import re
 import struct
 import zipfile
@@ -26,22 +25,25 @@ from datasets_app.importing.records import BufferedImage, ScratchFolder
 from evalsite.lib.text.hashing import hash_content
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    INPUT_TURN,
     Study,
     StudyCall,
     StudyCondition,
+    StudyDraft,
     StudyError,
     StudyFormat,
     StudyItem,
     StudyJudge,
     StudyScore,
     StudyTrial,
-    describe_counts,
+    make_metric_score,
+    name_sampler,
     read_finish,
+    read_number,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
-    separate_equal,
     split_model,
     sum_calls,
 )
@@ -58,26 +60,31 @@ TAKEN_EVENTS = {"model", "tool", "score", "state", "sample_init", "step", "span_
 OLDEST = datetime.min.replace(tzinfo=UTC)
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
+COUNT_NOTES = {
+    "several calls": "{} samples have several calls: each is an attempt, and usage and cost of a trial are sums.",
+    "several turns": "{} samples have several turns: their trials have them all, the prompt only the first.",
+    "no calls": "{} samples have no events: their usage and cost are those of the last call.",
+    "repeated requests": "{} requests were repeated within a call: their cost is unknown.",
+    "unpriced": "The cost of {} calls is unknown, because inspect_ai had no price.",
+}
 Log = Mapping[str, Any]
 Judges = Mapping[tuple[str, str], str]  # The scorers that are judges: their names by condition and name in the log.
 
 
 @dataclass
-class LogFacts:
-    """Facts about the samples of all logs, by keys of items and conditions.
+class LogsDraft(StudyDraft):
+    """The study of all logs, with facts about their samples by keys of items and conditions.
 
     images: the hash of each item's image. texts: the conditions with samples without an image. judges: the models of
     each scorer that asks one, by condition and name. parts: the keys of its scores; "" for a score that is no object.
     numbers: the judges that gave another value than a letter. left_out: parts of messages by kind.
     """
 
-    items: dict[str, StudyItem] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
     judges: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     parts: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     numbers: set[tuple[str, str]] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     limits: Counter[str] = field(default_factory=Counter)
@@ -98,10 +105,9 @@ def read_inspect(path: Path) -> Study:
     files = find_logs(path)
     if not files:
         raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
-    facts, scratch = LogFacts(), ScratchFolder()
+    facts, scratch = LogsDraft("inspect"), ScratchFolder()
     logs: list[tuple[datetime, Path, str]] = []  # The time of their start, and the keys of their conditions.
     headers: dict[str, Log] = {}
-    conditions: dict[str, StudyCondition] = {}
     notes: list[str] = []
     for file in files:
         header = read_header(file)
@@ -109,30 +115,29 @@ def read_inspect(path: Path) -> Study:
             condition = _build_condition(header)
             logs.append((read_time((header.get("eval") or {}).get("created")) or OLDEST, file, condition.key))
         headers.setdefault(condition.key, header)
-        conditions.setdefault(condition.key, condition)
+        facts.conditions.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
         for where, sample in read_samples(file):
             with refuse_unreadable(where):
                 _add_sample(where, condition.key, sample, facts, scratch.path)
     images, reading = _read_images(facts, scratch.path)
-    for key, condition in conditions.items():
+    for key, item in facts.items.items():
+        facts.items[key] = replace(item, image=images.get(facts.images.get(key, "")))
+    for key, condition in facts.conditions.items():
         if key not in facts.texts:
             *before, last = condition.messages
             turns = (*before, {**last, "content": "{{image}}" + last["content"]})
-            conditions[key] = replace(condition, messages=turns)
-    distinct_conditions, separation_notes = separate_equal(list(conditions.values()))
+            facts.conditions[key] = replace(condition, messages=turns)
     judges, names = _build_judges(facts, headers)
     task = (headers[logs[0][2]].get("eval") or {}).get("task", path.stem)
     newest_first = sorted(logs, key=lambda log: log[0], reverse=True)
-    return Study(
-        name=str(task).rpartition("/")[2],
-        tool="inspect",
-        items=[replace(item, image=images.get(facts.images.get(key, ""))) for key, item in facts.items.items()],
-        conditions=distinct_conditions,
-        trials=partial(_read_trials, [log[1:] for log in newest_first], names),
+    return facts.build(
+        str(task).rpartition("/")[2],
+        partial(_read_trials, [log[1:] for log in newest_first], names),
+        [*notes, *_list_notes(facts, images)],
+        COUNT_NOTES,
         judges=judges,
-        notes=[*notes, *_list_notes(facts, images), *separation_notes],
         scratch=(scratch, reading),
     )
 
@@ -221,13 +226,13 @@ def _build_condition(header: Log) -> StudyCondition:
         key=f"{model}-{digest}",
         **split_model(model),
         prompt=f"inspect-{run.get('task') or 'task'}".replace("/", "-")[:70],
-        messages=(*system, {"role": "user", "content": "{{input}}"}),
-        sampler="inspect-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60],
+        messages=(*system, *INPUT_TURN),
+        sampler=name_sampler("inspect", settings),
         settings=settings,
     )
 
 
-def _add_sample(where: str, condition: str, sample: Log, facts: LogFacts, folder: Path) -> None:
+def _add_sample(where: str, condition: str, sample: Log, facts: LogsDraft, folder: Path) -> None:
     """Add the item and the facts of a sample, and write its image to the folder."""
     if sample.get("id") is None or sample.get("epoch") is None:
         raise StudyError([f"{where}: id and epoch must not be empty"])
@@ -280,7 +285,7 @@ def _add_sample(where: str, condition: str, sample: Log, facts: LogFacts, folder
         facts.limits[str(sample["limit"].get("type"))] += 1
 
 
-def _read_images(facts: LogFacts, folder: Path) -> tuple[dict[str, BufferedImage], object]:
+def _read_images(facts: LogsDraft, folder: Path) -> tuple[dict[str, BufferedImage], object]:
     """Return the images by their hash in the log, decoded in the limited process. Those that it refuses are left out.
 
     The second value keeps their files.
@@ -300,7 +305,7 @@ def _read_images(facts: LogFacts, folder: Path) -> tuple[dict[str, BufferedImage
     return {}, None
 
 
-def _build_judges(facts: LogFacts, headers: Mapping[str, Log]) -> tuple[dict[str, StudyJudge], Judges]:
+def _build_judges(facts: LogsDraft, headers: Mapping[str, Log]) -> tuple[dict[str, StudyJudge], Judges]:
     """Return the judges by their scorer, and the names of the scorers.
 
     A name has the judge's models if the logs have several judges under it. A rubric has the hash of the judge's own
@@ -340,19 +345,12 @@ def _name_part(name: str, key: str) -> str:
     return f"{name}-{key}" if key else name
 
 
-def _list_notes(facts: LogFacts, images: Mapping[str, BufferedImage]) -> Iterator[str]:
+def _list_notes(facts: LogsDraft, images: Mapping[str, BufferedImage]) -> Iterator[str]:
     refused = len(set(facts.images.values()) - {""} - set(images))
     left_out, limits, events = (
         ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
         for counts in (facts.left_out, facts.limits, facts.events)
     )
-    yield from describe_counts(facts.counts, {
-        "several calls": "{} samples have several calls: each is an attempt, and usage and cost of a trial are sums.",
-        "several turns": "{} samples have several turns: their trials have them all, the prompt only the first.",
-        "no calls": "{} samples have no events: their usage and cost are those of the last call.",
-        "repeated requests": "{} requests were repeated within a call: their cost is unknown.",
-        "unpriced": "The cost of {} calls is unknown, because inspect_ai had no price.",
-    })  # fmt: skip
     if refused:
         yield f"{refused} images are not taken: they are no readable JPEG, PNG, WebP or GIF."
     if left_out:
@@ -399,7 +397,6 @@ def _build_trial(where: str, condition: str, sample: Log, judges: Judges) -> Stu
         sample_idx=int(sample["epoch"]) - 1,
         is_done=not error,
         answer=text,
-        raw_response=None if error else text,
         reasoning=_read_text(content, sample, kind="reasoning"),
         messages=tuple(_build_turn(message, sample) for message in sample.get("messages") or ()) or None,
         **read_finish(choice.get("stop_reason")),
@@ -407,7 +404,6 @@ def _build_trial(where: str, condition: str, sample: Log, judges: Judges) -> Stu
         attempts=1 + len(earlier_calls),
         response_id=calls[-1].response_id,
         served_model=str(output.get("model") or "")[:200],
-        error_class="unknown" if error else "",
         error=str(error.get("message") or ""),
         claimed_at=read_time(sample.get("started_at")),
         completed_at=read_time(sample.get("completed_at")),
@@ -479,17 +475,10 @@ def _read_scores(
         verdict = None if scorer is None else _build_verdict(where, scorer, sample, calls.get(name, ()), score)
         value = score.get("value")
         for key, part in (value if isinstance(value, dict) else {"": value}).items():
-            number = GRADES.get(part) if isinstance(part, str) else None
-            if isinstance(part, bool | int | float) and math.isfinite(part):
-                number = float(part)
-            yield StudyScore(
-                scorer=_name_part(scorer or name, key),
-                value=number,
-                raw=str(score.get("answer") or "" if number is not None else part)[:2000],
-                error="" if number is not None else "not_a_number",
-                reasoning=str(score.get("explanation") or ""),
-                verdict=verdict,
-            )
+            number = read_number(GRADES.get(part) if isinstance(part, str) else part)
+            raw = str(part) if number is None else str(score.get("answer") or "")
+            reasoning = str(score.get("explanation") or "")
+            yield make_metric_score(_name_part(scorer or name, key), number, raw, reasoning=reasoning, verdict=verdict)
             verdict = None
 
 
@@ -512,7 +501,6 @@ def _build_verdict(where: str, scorer: str, sample: Log, events: Sequence[Log], 
         sample_idx=0,
         is_done=True,
         answer=text,
-        raw_response=text,
         reasoning=reasoning,
         messages=tuple(messages) or None,
         finish_reason=calls[-1].finish_reason,

@@ -313,11 +313,9 @@ def _read_trials(
                 sample_idx=row["epoch"] - 1 - offsets[wave],
                 is_done=is_done,
                 answer=row["solution"] or "",
-                raw_response=row["solution"] if is_done else None,
                 **read_finish(row["stop_reason"]),
                 **_read_usage(row),
                 served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
-                error_class="" if is_done else "unknown",
                 error=row["error"] or "",
                 completed_at=read_time(row["created_at"]),
                 scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
@@ -370,7 +368,7 @@ class ScoreStore:
                 if scorer in self.judges:
                     verdict = StudyTrial(
                         where=where, condition=row["grade_condition_id"], item=row["item_id"], sample_idx=0,
-                        is_done=True, answer=reply, raw_response=reply, completed_at=read_time(row["created_at"]),
+                        is_done=True, answer=reply, completed_at=read_time(row["created_at"]),
                         **_read_usage(row),
                     )  # fmt: skip
                 scores.append(

@@ -208,7 +208,7 @@ def _build_trials(where: str, task: Row, draft: ExportDraft) -> Iterator[StudyTr
             draft.counts["people"] += 1
             yield StudyTrial(
                 where=where, condition=person, item=key, sample_idx=times[person], is_done=True,
-                answer="\n".join(texts), raw_response="\n".join(texts),
+                answer="\n".join(texts),
                 latency_ms=None if lead is None else min(round(1000 * lead), 2**31 - 1),
                 completed_at=read_time(annotation.get("updated_at") or annotation.get("created_at")),
             )  # fmt: skip
@@ -237,7 +237,7 @@ def _build_trials(where: str, task: Row, draft: ExportDraft) -> Iterator[StudyTr
             draft.counts["repeated"] += distinct.setdefault(score.scorer, score) is not score
         yield StudyTrial(
             where=where, condition=model, item=key, sample_idx=numbers[model], is_done=True, answer=text,
-            raw_response=text, completed_at=read_time(task.get("created_at")), scores=tuple(distinct.values()),
+            completed_at=read_time(task.get("created_at")), scores=tuple(distinct.values()),
         )  # fmt: skip
         numbers[model] += 1
 

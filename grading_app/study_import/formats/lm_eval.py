@@ -7,7 +7,6 @@ each filter: the metrics of all filters are scores of the same answer.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from grading_app.study_import.study import (
     StudyTrial,
     make_metric_score,
     name_sampler,
+    read_number,
     read_settings,
     read_time,
     refuse_unreadable,
@@ -116,9 +116,7 @@ def read_lm_eval(path: Path) -> Study:
 def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
     """Return the condition of a run. Its settings are those that all of its generating tasks have in common."""
     config = run.get("config") or {}
-    arguments = config.get("model_args") or {}
-    if isinstance(arguments, str):
-        arguments = dict(part.partition("=")[::2] for part in arguments.split(","))
+    arguments = _parse_arguments(config.get("model_args"))
     named = run.get("model_name") or arguments.get("model") or arguments.get("pretrained")
     model = str(named or file.parent.name.replace("__", "/"))
     per_task = [
@@ -165,7 +163,7 @@ def _add_items(file: Path, task: str, draft: StudyDraft, hashes: dict[str, str])
             continue
         filters.setdefault(str(row.get("filter") or "none"))
         with refuse_unreadable(where):
-            draft.counts["not numbers"] += sum(not _is_number(value) for value in _read_metrics(row).values())
+            draft.counts["not numbers"] += sum(read_number(value) is None for value in _read_metrics(row).values())
             if len(filters) > 1:
                 continue
             key, calls = f"{task}-{row['doc_id']}"[:200], _list_arguments(row)
@@ -219,10 +217,6 @@ def _read_metrics(row: Row) -> dict[str, Any]:
     return {str(name): row[name] for name in names if name in row}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float) and math.isfinite(value)
-
-
 def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
     for samples in files:
         others = KeyIndex()  # The offsets of the rows of the other filters, by document.
@@ -255,7 +249,7 @@ def _build_trials(where: str, samples: SamplesFile, rows: Sequence[Row]) -> Iter
         name = str(one.get("filter") or "none")
         for metric, value in _read_metrics(one).items():
             scorer = metric if len(samples.filters) == 1 else f"{metric}-{name}"
-            raw = one["filtered_resps"] if _is_number(value) else value
+            raw = value if read_number(value) is None else one["filtered_resps"]
             scores.append(make_metric_score(scorer, value, json.dumps(raw)))
     for repetition, (answer, raw) in enumerate(answers):
         yield StudyTrial(

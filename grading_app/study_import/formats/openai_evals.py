@@ -7,7 +7,6 @@ one is the judge's verdict.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,8 @@ from grading_app.study_import.study import (
     StudyFormat,
     StudyItem,
     StudyJudge,
-    StudyScore,
     StudyTrial,
+    make_metric_score,
     read_time,
     refuse_unreadable,
     replace_non_finite,
@@ -209,7 +208,7 @@ def _build_trial(where: str, log: RunLog, sample: str, events: Sequence[Row]) ->
         reply, call = _read_reply(verdict_call["data"]), _build_call(verdict_call)
         verdict = StudyTrial(
             where=where, condition=JUDGE, item=sample[:200], sample_idx=0, is_done=True, answer=reply,
-            raw_response=reply, messages=_build_messages(verdict_call["data"]), served_model=call.served_model,
+            messages=_build_messages(verdict_call["data"]), served_model=call.served_model,
             completed_at=call.completed_at, calls=(call,), **sum_calls([call]),
         )  # fmt: skip
     scores = []
@@ -219,14 +218,11 @@ def _build_trial(where: str, log: RunLog, sample: str, events: Sequence[Row]) ->
         ).items():
             if event["type"] == "metrics" and not (isinstance(value, bool | int | float) or name == "choice"):
                 continue
-            number = float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
-            scores.append(StudyScore(
-                scorer=JUDGE if name == "choice" else name,
-                value=number,
-                raw=_to_text(event["data"].get("picked") if event["type"] == "match" else value)[:2000],
-                error="" if number is not None else "not_a_number",
-                verdict=verdict if name == "choice" else None,
-            ))  # fmt: skip
+            raw = _to_text(event["data"].get("picked") if event["type"] == "match" else value)
+            is_verdict = name == "choice"
+            scores.append(
+                make_metric_score(JUDGE if is_verdict else name, value, raw, verdict=verdict if is_verdict else None)
+            )
     built_calls = tuple(map(_build_call, calls))
     return StudyTrial(
         where=where,
@@ -235,10 +231,8 @@ def _build_trial(where: str, log: RunLog, sample: str, events: Sequence[Row]) ->
         sample_idx=0,
         is_done=is_done,
         answer=text if is_done else "",
-        raw_response=text if is_done else None,
         messages=_build_messages(calls[-1]["data"]) if calls else None,
         served_model=built_calls[-1].served_model if built_calls else "",
-        error_class="" if is_done else "unknown",
         error="" if is_done else _to_text(errors[0]["data"])[:2000] if errors else "no reply",
         completed_at=read_time(events[-1].get("created_at")),
         calls=built_calls,

@@ -275,7 +275,6 @@ def _build_trial(where: str, record: Record, condition: str, item: str, sample_i
         sample_idx=sample_idx,
         is_done=True,
         answer=record["answer"],
-        raw_response=record["answer"],
         finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
         is_truncated=record["is_truncated"],
         input_tokens=_read_count(usage.get("prompt_tokens")),
