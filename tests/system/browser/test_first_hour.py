@@ -20,7 +20,7 @@ from evalsite.lib.ops.installation import ROOT
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import SimulatorProcess, simulator_process
 from tests.system.browser.conftest import PATIENCE_MS
-from tests.system.browser.page_checks import LAPTOP, collect_complaints, find_all_faults
+from tests.system.browser.page_checks import LAPTOP, collect_complaints, find_all_faults, wait_for_images
 from tests.system.up.conftest import Site, run_site, spaced_folder, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -264,9 +264,8 @@ def test_images_with_norms_from_up_to_the_first_result(prepared, chromium, provi
         person.choose_file(write_images(tmp_path))
         expect(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows"))).to_be_visible()
         expect(page.locator("#data")).to_contain_text("valence 5.9")
-        thumbnails = page.locator("#data tbody img")
-        expect(thumbnails).to_have_count(5)
-        assert thumbnails.evaluate_all("all => all.every(image => image.complete && image.naturalWidth > 0)")
+        expect(page.locator("#data tbody img")).to_have_count(5)
+        wait_for_images(page)
         shown(page, "images-and-norms/items")
         person.click(page.get_by_role("button", name=re.compile(r"Import the \d+ valid rows")))
         expect(page.get_by_label("Rating question")).to_have_value("How would you rate the valence of this?")
