@@ -63,7 +63,7 @@ class Headline:
 
     @property
     def basis(self) -> str:
-        """How many answers have a score, unless all have, and how many waves are pooled, unless it is one."""
+        """The number of scored answers, unless all have a score, and of pooled waves, unless it is one."""
         scored = f"{format_count(self.n)} of {format_count(self.planned)} scored"
         texts = [*([scored] if self.n < self.planned else []), *([f"{self.waves} waves pooled"] * (self.waves > 1))]
         return ", ".join(texts)
