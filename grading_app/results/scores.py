@@ -404,9 +404,10 @@ def count_missing(
 
     Each answer has one reason. The scope is that of `load_scores`.
     """
+    # Not `score IS NULL`: the planner would expect one row, and read all conditions of the site for each answer.
     rows = fetch_rows(
         f"""SELECT condition_id, missing, count(*) FROM grading_app_answerscore
-            WHERE {IN_SCOPE} AND {OF_MEASURE}{_filter_answers(exclude)} AND score IS NULL
+            WHERE {IN_SCOPE} AND {OF_MEASURE}{_filter_answers(exclude)} AND missing <> ''
             GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2""",  # noqa: S608
         make_parameters(experiment, measure, wave),
     )
