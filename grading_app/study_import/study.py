@@ -55,6 +55,11 @@ def read_number(value: Any) -> float | None:
     return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
 
 
+def read_seconds(value: Any) -> int | None:
+    """Return a number of seconds in milliseconds. None: there is none."""
+    return None if value is None else round(1000 * value)
+
+
 def read_finish(stop: Any) -> dict[str, Any]:
     """Return the fields of a trial that say why its answer ended."""
     reason = LIMIT_STOPS.get(str(stop or ""), str(stop or ""))[:40]
@@ -80,6 +85,11 @@ def replace_non_finite(value: Any) -> Any:
 def describe_counts(counts: Mapping[str, int], texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the text of each reason with a count. A text has a place for the number."""
     yield from (text.format(counts[reason]) for reason, text in texts.items() if counts[reason])
+
+
+def describe_kinds(counts: Counter[str]) -> str:
+    """Return the kinds with their numbers, the most frequent one first."""
+    return ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

@@ -61,6 +61,15 @@ def read_json_list(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def number_objects(values: Iterable[Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each value with its place, such as `results.json, result 2`. Raise StudyError if one is no object."""
+    for number, value in enumerate(values, start=1):
+        where = f"{place} {number}"
+        if not isinstance(value, dict):
+            raise StudyError([f"{where}: not an object"])
+        yield where, value
+
+
 def read_lines(file: Path) -> Iterator[tuple[str, int, Any]]:
     """Yield each line that is not blank with its place and its offset in bytes. A line without JSON is None.
 

@@ -126,8 +126,11 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
             continue
         if earlier.pk is None or earlier.pk > rows.last_trial:
             problems.append(f"{study_trial.where}: an earlier row has the same trial with another outcome")
+        elif study_trial.is_done and earlier.status == Trial.Status.FAILED:  # The stored outcome stays.
+            report.recovered += 1
         else:
-            _count_change(study_trial, earlier, report)
+            report.changed += 1
+            report.first_changes += [study_trial.where] if len(report.first_changes) < FIRST_CHANGES else []
     if problems:
         raise StudyError(problems)
     report.attempts += _write_trials(new_trials)
@@ -162,16 +165,6 @@ def _find_stored_trials(trials: list[Trial]) -> dict[Identity, Trial]:
             identities[place - 1]: Trial(pk=key, status=status, answer=answer, rating=rating)
             for place, key, status, answer, rating in cursor.fetchall()
         }
-
-
-def _count_change(study_trial: StudyTrial, stored_trial: Trial, report: ImportReport) -> None:
-    """Count a trial whose outcome in the files is not the stored one. The stored one stays."""
-    if study_trial.is_done and stored_trial.status == Trial.Status.FAILED:
-        report.recovered += 1
-        return
-    report.changed += 1
-    if len(report.first_changes) < FIRST_CHANGES:
-        report.first_changes.append(study_trial.where)
 
 
 def _write_gradings(

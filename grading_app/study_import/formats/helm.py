@@ -26,12 +26,13 @@ from grading_app.study_import.study import (
     StudyTrial,
     name_sampler,
     read_finish,
+    read_seconds,
     read_settings,
     read_time,
     refuse_unreadable,
     split_model,
 )
-from grading_app.study_import.text_files import find_files, read_json, read_json_list
+from grading_app.study_import.text_files import find_files, number_objects, read_json, read_json_list
 
 TOOL = "helm"
 STATE, STATS, SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
@@ -104,11 +105,7 @@ def _read_state(run: Path) -> Row:
 
 
 def _list_requests(run: Path, state: Row) -> Iterator[tuple[str, Row]]:
-    for number, request in enumerate(state["request_states"], start=1):
-        where = f"{run.name}, {STATE}, request {number}"
-        if not isinstance(request, dict):
-            raise StudyError([f"{where}: not an object"])
-        yield where, request
+    return number_objects(state["request_states"], f"{run.name}, {STATE}, request")
 
 
 def _name_condition(run: Path) -> str:
@@ -231,7 +228,7 @@ def _build_trials(
             **read_finish((completion.get("finish_reason") or {}).get("reason")),
             input_tokens=round(values["num_prompt_tokens"]) if is_only and "num_prompt_tokens" in values else None,
             output_tokens=round(values["num_output_tokens"]) if is_only and "num_output_tokens" in values else None,
-            latency_ms=None if result.get("request_time") is None else round(1000 * result["request_time"]),
+            latency_ms=read_seconds(result.get("request_time")),
             error="" if is_done else str(result.get("error") or "no result"),
             completed_at=read_time(result.get("request_datetime")),
             scores=scores if is_done and place == 0 else (),

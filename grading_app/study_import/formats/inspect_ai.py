@@ -36,10 +36,12 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyScore,
     StudyTrial,
+    describe_kinds,
     make_metric_score,
     name_sampler,
     read_finish,
     read_number,
+    read_seconds,
     read_settings,
     read_time,
     refuse_unreadable,
@@ -47,7 +49,7 @@ from grading_app.study_import.study import (
     split_model,
     sum_calls,
 )
-from grading_app.study_import.text_files import LARGEST_JSON, find_files, parse_json, read_json
+from grading_app.study_import.text_files import LARGEST_JSON, find_files, number_objects, parse_json, read_json
 
 ZSTANDARD = 93  # zipfile of this Python refuses it.
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -161,11 +163,7 @@ def read_samples(file: Path) -> Iterator[tuple[str, Log]]:
         samples = read_json(file).get("samples") or []
         if not isinstance(samples, list):
             raise StudyError([f"{file.name}: samples is no list"])
-        for number, sample in enumerate(samples, start=1):
-            where = f"{file.name}, sample {number}"
-            if not isinstance(sample, dict):
-                raise StudyError([f"{where}: not an object"])
-            yield where, sample
+        yield from number_objects(samples, f"{file.name}, sample")
         return
     with _open(file) as archive:
         members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
@@ -347,10 +345,7 @@ def _name_part(name: str, key: str) -> str:
 
 def _list_notes(facts: LogsDraft, images: Mapping[str, BufferedImage]) -> Iterator[str]:
     refused = len(set(facts.images.values()) - {""} - set(images))
-    left_out, limits, events = (
-        ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
-        for counts in (facts.left_out, facts.limits, facts.events)
-    )
+    left_out, limits, events = map(describe_kinds, (facts.left_out, facts.limits, facts.events))
     if refused:
         yield f"{refused} images are not taken: they are no readable JPEG, PNG, WebP or GIF."
     if left_out:
@@ -452,7 +447,7 @@ def _build_call(event: Log) -> StudyCall:
         **({} if is_cached else tokens),
         cost_usd=Decimal(0) if is_cached else cost,
         list_usd=cost if is_cached else None,
-        latency_ms=None if output.get("time") is None else round(1000 * output["time"]),
+        latency_ms=read_seconds(output.get("time")),
         finish_reason=read_finish(stop)["finish_reason"],
         response_id=str(output.get("response_id") or "")[:200],
         served_model=str(output.get("model") or "")[:200],

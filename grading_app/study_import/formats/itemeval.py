@@ -45,6 +45,7 @@ from grading_app.study_import.study import (
     StudyWave,
     describe_counts,
     read_finish,
+    read_seconds,
     read_settings,
     read_time,
     refuse_unreadable,
@@ -337,7 +338,7 @@ def _read_usage(row: TableRow) -> dict[str, Any]:
         "cache_read_tokens": cached[0],
         "cache_write_tokens": cached[1],
         "cost_usd": None if row["usd"] is None or is_unpaid else Decimal(str(row["usd"])),
-        "latency_ms": None if row["latency_s"] is None else round(1000 * row["latency_s"]),
+        "latency_ms": read_seconds(row["latency_s"]),
     }
 
 

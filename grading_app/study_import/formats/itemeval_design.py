@@ -466,19 +466,15 @@ def _build_graders(config: StudyConfig, endpoint: str) -> Iterator[dict[str, Any
 
 def _list_dataset_notes(content: StudySection) -> Iterator[str]:
     for dataset in content.benchmark.datasets:
-        yield f"The file names the dataset {_describe_dataset(dataset)}. Its items are not in the file."
+        parts = [dataset.id, dataset.name or "", f"split {dataset.split}"]
+        parts += [f"revision {dataset.revision}"] if dataset.revision else []
+        parts += [f"the first {dataset.limit} rows"] if dataset.limit else []
+        yield f"The file names the dataset {', '.join(filter(None, parts))}. Its items are not in the file."
     if len(content.benchmark.datasets) > 1:
         yield "An experiment has one dataset: the first is looked up here, unless you choose another one."
     if content.benchmark.mapping:
         columns = ", ".join(f"{name} from {column}" for name, column in content.benchmark.mapping.items())
         yield f"The mapping of columns belongs to the import of the dataset: {columns[:300]}."
-
-
-def _describe_dataset(dataset: DatasetSection) -> str:
-    parts = [dataset.id, dataset.name or "", f"split {dataset.split}"]
-    parts += [f"revision {dataset.revision}"] if dataset.revision else []
-    parts += [f"the first {dataset.limit} rows"] if dataset.limit else []
-    return ", ".join(filter(None, parts))
 
 
 def _list_notes(config: StudyConfig, *, has_judges: bool) -> Iterator[str]:

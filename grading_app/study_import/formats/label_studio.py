@@ -26,6 +26,7 @@ from grading_app.study_import.study import (
     StudyItem,
     StudyScore,
     StudyTrial,
+    describe_kinds,
     read_time,
     refuse_unreadable,
     replace_non_finite,
@@ -85,7 +86,7 @@ def read_label_studio(path: Path) -> Study:
                     draft.conditions.setdefault(trial.condition, condition)
     if not draft.conditions:
         raise StudyError([f"{path.name}: no annotation or prediction that can be imported"])
-    regions = ", ".join(f"{n} {kind}" for kind, n in draft.regions.most_common())
+    regions = describe_kinds(draft.regions)
     return draft.build(
         path.stem if path.is_file() else path.name,
         partial(_read_trials, files),

@@ -172,8 +172,12 @@ def _add_items(file: Path, task: str, draft: StudyDraft, hashes: dict[str, str])
             draft.counts["likelihoods"] += not choices and _has_likelihoods(row)
             draft.counts["repeated"] += not choices and len(row["resps"][0]) > 1
             text = calls[0][0] if isinstance(calls[0][0], str) else json.dumps(calls[0][0])
+            target = row["target"]
+            if choices and str(target).isdigit() and int(target) < len(choices):
+                target = choices[int(target)]  # In a ranking, the right answer may be the place of a choice.
             item = StudyItem(
-                key, input=text, target=_describe_target(row["target"], choices), category=task[:200], choices=choices,
+                key, input=text, target=target if isinstance(target, str) else json.dumps(target), category=task[:200],
+                choices=choices,
                 metadata={"task": task, "doc": replace_non_finite(row["doc"])},
             )  # fmt: skip
             digest = str(row.get("doc_hash") or json.dumps(row["doc"], sort_keys=True))
@@ -185,13 +189,6 @@ def _add_items(file: Path, task: str, draft: StudyDraft, hashes: dict[str, str])
     if problems:
         raise StudyError(problems)
     return tuple(filters)
-
-
-def _describe_target(target: Any, choices: Sequence[str]) -> str:
-    """Return the right answer as text. In a ranking, it may be the place of a choice."""
-    if choices and str(target).isdigit() and int(target) < len(choices):
-        return choices[int(target)]
-    return target if isinstance(target, str) else json.dumps(target)
 
 
 def _list_arguments(row: Row) -> list[Sequence[Any]]:

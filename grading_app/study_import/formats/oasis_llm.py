@@ -21,6 +21,7 @@ from datasets_app.importing.table_dump import is_duckdb
 from grading_app.study_import.formats.oasis_design import find_design
 from grading_app.study_import.stored_tables import StoredTables, read_database
 from grading_app.study_import.study import (
+    INPUT_TURN,
     MAX_PROBLEMS,
     HumanNorm,
     Study,
@@ -30,6 +31,7 @@ from grading_app.study_import.study import (
     StudyFormat,
     StudyItem,
     StudyTrial,
+    name_sampler,
     read_finish,
     read_time,
     refuse_unreadable,
@@ -372,8 +374,8 @@ def _build_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> 
         model,
         provider=str(config.get("provider") or ""),
         prompt="oasis-llm-rating",
-        messages=(*turns, {"role": "user", "content": "{{input}}"}),
-        sampler="oasis-llm-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default"),
+        messages=(*turns, *INPUT_TURN),
+        sampler=name_sampler("oasis-llm", settings),
         settings=settings,
     )
 

@@ -27,13 +27,14 @@ from grading_app.study_import.study import (
     StudyItem,
     StudyScore,
     StudyTrial,
+    describe_kinds,
     read_finish,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
 )
-from grading_app.study_import.text_files import find_files, read_json, read_text, read_yaml_files
+from grading_app.study_import.text_files import find_files, number_objects, read_json, read_text, read_yaml_files
 
 TOOL = "promptfoo"
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -112,10 +113,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _list_rows(name: str, content: Row) -> Iterator[tuple[str, Row]]:
-    for number, row in enumerate(content["results"]["results"], start=1):
-        if not isinstance(row, dict):
-            raise StudyError([f"{name}, result {number}: not an object"])
-        yield f"{name}, result {number}", row
+    return number_objects(content["results"]["results"], f"{name}, result")
 
 
 def _list_assertions(row: Row) -> list[tuple[Row, Row]]:
@@ -285,7 +283,7 @@ def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any],
         assertions.update(
             str(part.get("type") if isinstance(part, dict) else part) for part in test.get("assert") or []
         )
-    kinds = ", ".join(f"{n} {kind}" for kind, n in assertions.most_common())
+    kinds = describe_kinds(assertions)
     unknown_keys = ", ".join(sorted(str(key) for key in config.keys() - CONFIG_KEYS))
     notes = {
         "The providers have different settings: every model is asked with each of them. Check them.": len(samplers) > 1,
