@@ -133,12 +133,10 @@ def _find_items(user: Any, words: list[str]) -> Iterator[Found]:
     if not parts:
         return
     query = SearchQuery(" & ".join(f"{part}:*" for part in parts), search_type="raw", config="simple")
-    # Without the inner limit, the database reads all items from the newest on, and computes the words of each.
-    hits = (
-        Item.objects.annotate(words=ITEM_WORDS).filter(words=query).visible_to(user).order_by().values("pk")[:MAX_HITS]
-    )
-    items = Item.objects.filter(pk__in=hits).with_excerpts().select_related("dataset")
-    found: Iterable[Any] = items.order_by("-pk")[:MAX_FOUND]
+    # Ordered or joined in one statement, the database would read all items from the newest on.
+    matches = Item.objects.annotate(words=ITEM_WORDS).filter(words=query).visible_to(user).order_by()
+    newest = sorted(matches.values_list("pk", flat=True)[:MAX_HITS], reverse=True)[:MAX_FOUND]
+    found: Iterable[Any] = Item.objects.filter(pk__in=newest).with_excerpts().select_related("dataset").order_by("-pk")
     for item in found:
         yield Found(item.excerpt or item.key, f"{item.key} · {item.dataset}", reverse("item_page", args=[item.pk]))
 
