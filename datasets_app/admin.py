@@ -44,11 +44,11 @@ def _duplicate(rows: list[Dataset], by: Any, reason: str) -> None:
 
 
 def _exclude(rows: list[Item], by: Any, reason: str) -> None:
-    curation.exclude_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+    rows[0].dataset.exclude_items([row.key for row in rows], by=by, reason=reason)
 
 
 def _include(rows: list[Item], by: Any, reason: str) -> None:
-    curation.include_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+    rows[0].dataset.include_items([row.key for row in rows], by=by, reason=reason)
 
 
 DATASET_ACTIONS = (

@@ -7,7 +7,7 @@ request is invalid. In both cases nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -151,43 +151,6 @@ def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Act
         dataset.add_history_line("items", f"added from {source} {list_keys(keys)}", by=by, reason=reason)
 
 
-def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
-    """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
-    with dataset.change_draft():
-        _find_items(dataset, keys).delete()
-        dataset.add_history_line("items", f"removed {list_keys(keys)}", by=by, reason=reason)
-
-
-def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str) -> None:
-    """Exclude items of a draft. They stay in it but are not sampled, approved or sent to models."""
-    if not reason.strip():
-        raise CurationError("note: say why the items are excluded")
-    with dataset.change_draft():
-        _find_items(dataset, keys).update(excluded=True, note=reason)
-        dataset.add_history_line("excluded", list_keys(keys), by=by, reason=reason)
-
-
-def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
-    """Include excluded items of a draft again."""
-    with dataset.change_draft():
-        _find_items(dataset, keys).update(excluded=False, note="")
-        dataset.add_history_line("included", list_keys(keys), by=by, reason=reason)
-
-
-def _find_items(dataset: Dataset, keys: Collection[str]) -> Any:
-    """Return the items with these keys. Raise CurationError if one is missing or no key is given."""
-    if not keys:
-        raise CurationError("no item was named")
-    existing = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
-    _require_all_found(dataset, [key for key in keys if key not in existing])
-    return dataset.items.filter(key__in=keys)
-
-
-def _require_all_found(dataset: Dataset, missing: Collection[str]) -> None:
-    if missing:
-        raise CurationError(f"not among the items of {dataset}: {list_keys(missing)}")
-
-
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
@@ -216,7 +179,7 @@ def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start:
     if not keys:
         raise CurationError(f"no item of {source} was named")
     originals = {item.key: item for item in source.items.active().filter(key__in=keys).prefetch_related("norms")}
-    _require_all_found(source, [key for key in keys if key not in originals])
+    source.refuse_missing_items([key for key in keys if key not in originals])
     copies = Item.objects.bulk_create(
         (_make_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
     )

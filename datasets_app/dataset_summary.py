@@ -62,41 +62,6 @@ def summarize_norms(dataset: Dataset) -> list[dict[str, Any]]:
     return list(rows)
 
 
-RECIPE_WORDS = {
-    "strategy": "Strategy",
-    "n": "Items drawn",
-    "seed": "Seed",
-    "from": "Drawn from",
-    "from_hash": "Hash of that set",
-    "space": "Space",
-    "points": "Points",
-    "precision": "Precision",
-    "density": "Density",
-    "degree": "Degree",
-    "definition_hash": "Hash of the definition",
-}
-
-
-def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
-    """Return the recipe of a sample as pairs of label and value."""
-    values = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
-    return [(label, str(value)) for label, value in values if value not in (None, "")]
-
-
-MAX_USES = 50
-
-
-def find_related_datasets(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
-    """Return other versions of the name, datasets drawn from this one, and experiments on it that the user may see."""
-    experiments: Any = dataset.experiments  # Of an app above this one.
-    visible = Dataset.objects.visible_to(user)
-    return {
-        "versions": list(visible.filter(slug=dataset.slug).exclude(pk=dataset.pk)[:20]),
-        "children": list(visible.filter(parent=dataset).order_by("slug", "version")[:20]),
-        "uses": list(experiments.visible_to(user).order_by("slug")[:MAX_USES]),
-    }
-
-
 def select_warnings(history: list[StatusChange]) -> list[StatusChange]:
     """Return the lines of history that contain warnings of an import."""
     return [change for change in history if change.aspect == "warnings"]

@@ -34,7 +34,7 @@ def make_condition_labels(conditions: Sequence[Condition], letters: Mapping[int,
         conditions = sorted(conditions, key=lambda condition: (positions[condition.model_id], condition.pk))
     labels: dict[int, str] = {}
     for versioned in (False, True):
-        parts = {condition.pk: name_facets(condition, versioned, letters) for condition in conditions}
+        parts = {condition.pk: condition.name_facets(versioned, letters) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
         labels = {
             pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
@@ -45,14 +45,3 @@ def make_condition_labels(conditions: Sequence[Condition], letters: Mapping[int,
     label_counts = Counter(labels.values())
     hashes = {condition.pk: condition.content_hash for condition in conditions}
     return {pk: f"{label} ({hashes[pk]})" if label_counts[label] > 1 else label for pk, label in labels.items()}
-
-
-def name_facets(
-    condition: Condition, versioned: bool, letters: Mapping[int, str] | None = None
-) -> tuple[str, str, str]:
-    """Return the names of model, prompt and sampler. `letters` replace the names of models."""
-    prompt, sampler = condition.prompt, condition.sampler
-    model = letters[condition.model_id] if letters else condition.model.name
-    if versioned:
-        return model, str(prompt), str(sampler)
-    return model, condition.prompt_label, sampler.name

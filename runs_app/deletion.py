@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +13,6 @@ from evalsite.lib.history import Actor, TransitionError, record_changes
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued
 from runs_app.models import Attempt, DeletedRun, Experiment, Run, Trial
-
-PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
 
 def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
@@ -41,22 +37,10 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
                     )
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
-        with permit_deletion(experiment):
+        with experiment.permit_deletion():
             for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they grade.
                 _delete_trials(run)
             experiment.delete()
-
-
-@contextmanager
-def permit_deletion(experiment: Experiment) -> Iterator[None]:
-    """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment only.
-
-    Database triggers refuse these deletions outside such a block. The block is one transaction.
-    """
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(PERMIT, [str(experiment.pk)])
-        yield
-        cursor.execute(PERMIT, [""])
 
 
 def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
@@ -97,7 +81,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         )
         spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD still count towards the budget"
         record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, aspect="run")
-        with permit_deletion(locked.experiment):
+        with locked.experiment.permit_deletion():
             _delete_trials(locked)
             locked.delete()
         start_next_queued([run.experiment_id])

@@ -25,7 +25,6 @@ from django.core.cache import cache
 from django.core.mail import send_mail
 from django.db import transaction
 from django.db.models import Q
-from django.urls import reverse
 from django.utils import timezone
 
 from evalsite.lib.history import StatusChange
@@ -175,35 +174,14 @@ def _deliver(message: Notification) -> str:
         try:
             send_mail(
                 subject,
-                f"{message.text}\n\n{build_address(message)}\n",
+                f"{message.text}\n\n{message.url}\n",
                 settings.DEFAULT_FROM_EMAIL,
                 [choice.user.email],
             )
         except (OSError, smtplib.SMTPException) as error:
             return f"{type(error).__name__}: {error}"
         return ""
-    return send_webhook(choice.webhook_url, choice.webhook_secret, build_payload(message))
-
-
-def build_address(message: Notification) -> str:
-    """Return the address of the page about the message, absolute if the site knows its own."""
-    if message.experiment is None:
-        path = reverse("notifications")
-    else:
-        name = "experiment_results" if message.event == Event.END else "experiment_progress"
-        path = reverse(name, args=[message.experiment.slug])
-    return f"{settings.SITE_URL}{path}"
-
-
-def build_payload(message: Notification) -> dict[str, Any]:
-    return {
-        "id": f"notification-{message.pk}",
-        "event": message.event,
-        "experiment": message.experiment.slug if message.experiment else None,
-        "text": message.text,
-        "url": build_address(message),
-        "at": message.created_at.isoformat(timespec="seconds"),
-    }
+    return send_webhook(choice.webhook_url, choice.webhook_secret, message.build_payload())
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:

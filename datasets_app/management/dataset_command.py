@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import Count
-
 from datasets_app.importing import FileError
 from datasets_app.importing.records import ReadingReport
 from datasets_app.models import Dataset
@@ -41,13 +39,8 @@ class DatasetCommand(VerbCommand):
     def print_summary(self, dataset: Dataset) -> None:
         excluded = dataset.item_count - dataset.active_count
         self.write(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
-        for category, count in list_categories(dataset).items():
+        for category, count in dataset.count_active_by_category().items():
             self.write(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
             holds = "holds" if dataset.hash_items() == dataset.content_hash else "DOES NOT HOLD"
             self.write(f"  content hash {dataset.content_hash} {holds}")
-
-
-def list_categories(dataset: Dataset) -> dict[str, int]:
-    counts = dataset.items.active().order_by("category").values_list("category").annotate(Count("pk"))
-    return dict(counts)

@@ -10,12 +10,7 @@ from datasets_app.management.dataset_command import DatasetCommand
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import ABOUT, CurationError
 from datasets_app.parametric.case_counts import describe_gaps
-from datasets_app.parametric.dataset_builder import (
-    SpaceFiles,
-    compare_with_newest,
-    create_parametric_dataset,
-    iterate_answer_key,
-)
+from datasets_app.parametric.dataset_builder import SpaceFiles, compare_with_newest, create_parametric_dataset
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve_space
@@ -48,7 +43,7 @@ class ParametricVerb(DatasetCommand):
         source = Dataset.objects.named(dataset).first()
         if source is None:
             raise CurationError(f"there is no dataset {dataset!r}; `dataset list` lists them")
-        for answer in iterate_answer_key(source):
+        for answer in source.iterate_answer_key():
             self.write_file(json.dumps(answer))
 
     def do_parametric(self, file: Path, name: str, **options: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import connection, models, transaction
+from django.db.models import Count
 from django.db.models.deletion import ProtectedError
 from django.urls import reverse
 from django.utils import timezone
@@ -77,6 +78,24 @@ class DatasetQuerySet(StarredQuerySet, TransitionQuerySet):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"dataset {slug}"])
         return 1 + (self.filter(slug=slug).aggregate(newest=models.Max("version"))["newest"] or 0)
+
+
+RECIPE_WORDS = {
+    "strategy": "Strategy",
+    "n": "Items drawn",
+    "seed": "Seed",
+    "from": "Drawn from",
+    "from_hash": "Hash of that set",
+    "space": "Space",
+    "points": "Points",
+    "precision": "Precision",
+    "density": "Density",
+    "degree": "Degree",
+    "definition_hash": "Hash of the definition",
+}
+
+
+MAX_USES = 50
 
 
 @constrain_numbers()
@@ -281,3 +300,62 @@ class Dataset(HasHistory, models.Model):
         for name in changed:
             setattr(self, name, about[name])
         return changed
+
+    def refuse_missing_items(self, missing: Collection[str]) -> None:
+        if missing:
+            raise CurationError(f"not among the items of {self}: {list_keys(missing)}")
+
+    def find_items(self, keys: Collection[str]) -> Any:
+        """Return the items with these keys. Raise CurationError if one is missing or no key is given."""
+        if not keys:
+            raise CurationError("no item was named")
+        existing = set(self.items.filter(key__in=keys).values_list("key", flat=True))
+        self.refuse_missing_items([key for key in keys if key not in existing])
+        return self.items.filter(key__in=keys)
+
+    def exclude_items(self, keys: Sequence[str], *, by: Actor, reason: str) -> None:
+        """Exclude items of a draft. They stay in it but are not sampled, approved or sent to models."""
+        if not reason.strip():
+            raise CurationError("note: say why the items are excluded")
+        with self.change_draft():
+            self.find_items(keys).update(excluded=True, note=reason)
+            self.add_history_line("excluded", list_keys(keys), by=by, reason=reason)
+
+    def include_items(self, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
+        """Include excluded items of a draft again."""
+        with self.change_draft():
+            self.find_items(keys).update(excluded=False, note="")
+            self.add_history_line("included", list_keys(keys), by=by, reason=reason)
+
+    def remove_items(self, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
+        """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
+        with self.change_draft():
+            self.find_items(keys).delete()
+            self.add_history_line("items", f"removed {list_keys(keys)}", by=by, reason=reason)
+
+    def describe_recipe(self) -> list[tuple[str, str]]:
+        """Return the recipe of a sample as pairs of label and value."""
+        values = ((label, self.recipe.get(name)) for name, label in RECIPE_WORDS.items())
+        return [(label, str(value)) for label, value in values if value not in (None, "")]
+
+    def find_related(self, user: Any) -> dict[str, list[Any]]:
+        """Return other versions of the name, datasets drawn from it, and experiments on it that the user may see."""
+        experiments: Any = self.experiments  # Of an app above this one.
+        visible = Dataset.objects.visible_to(user)
+        return {
+            "versions": list(visible.filter(slug=self.slug).exclude(pk=self.pk)[:20]),
+            "children": list(visible.filter(parent=self).order_by("slug", "version")[:20]),
+            "uses": list(experiments.visible_to(user).order_by("slug")[:MAX_USES]),
+        }
+
+    def count_active_by_category(self) -> dict[str, int]:
+        counts = self.items.active().order_by("category").values_list("category").annotate(Count("pk"))
+        return dict(counts)
+
+    def iterate_answer_key(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of an answer key: text and target; for a generated item, also task and parameters."""
+        items = self.items.active().exclude(target="").values_list("input", "target", "choices", "metadata")
+        for text, target, choices, metadata in items.iterator(chunk_size=BATCH):
+            is_case = "params" in metadata and "task" in metadata
+            case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
+            yield {"text": text, "target": target, **case}

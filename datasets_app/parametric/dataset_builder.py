@@ -134,15 +134,6 @@ def rebuild_items(dataset: Dataset) -> Iterator[Item]:
     return _iterate_items(dataset, read_points(definition), seed=definition["seed"])
 
 
-def iterate_answer_key(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an answer key: text and target of each item; for a generated item, also task and parameters."""
-    items = dataset.items.active().exclude(target="").values_list("input", "target", "choices", "metadata")
-    for text, target, choices, metadata in items.iterator(chunk_size=BATCH_SIZE):
-        is_case = "params" in metadata and "task" in metadata
-        case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
-        yield {"text": text, "target": target, **case}
-
-
 def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the values of COLUMNS. The shared texts of a point's cases are serialised once."""
     position = 0

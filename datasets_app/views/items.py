@@ -65,12 +65,12 @@ def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str)
 
 
 def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curation.exclude_items(dataset, [item.key], by=by, reason=entered["reason"])
+    dataset.exclude_items([item.key], by=by, reason=entered["reason"])
     return f"{item.key} is excluded."
 
 
 def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curation.include_items(dataset, [item.key], by=by, reason=entered["reason"])
+    dataset.include_items([item.key], by=by, reason=entered["reason"])
     return f"{item.key} is active again."
 
 
@@ -81,7 +81,7 @@ def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> 
 
 
 def _remove(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curation.remove_items(dataset, [item.key], by=by, reason=entered["reason"])
+    dataset.remove_items([item.key], by=by, reason=entered["reason"])
     return f"{item.key} is removed from {dataset}."
 
 

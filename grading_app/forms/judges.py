@@ -9,7 +9,6 @@ from django.db.models import Q
 from django.urls import reverse
 
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
-from grading_app.judging import grader_lookup
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import Grader, Panel, Rubric
@@ -103,7 +102,7 @@ class JudgeForm(forms.Form):
         """Return the judge with the chosen rubric and texts, from a valid form. A new judge is not saved."""
         graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
         grader = graders.get(pk=self.cleaned_data["grader"].pk)
-        return grader_lookup.make_variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
+        return grader.make_variant(self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
 
     @property
     def waves(self) -> list[Wave]:

@@ -15,9 +15,6 @@ from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet
 from runs_app.planning.work import PlanError
 
-MAX_NAME_LENGTH = 80
-VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
-
 
 def choose_graders(
     experiment: Experiment, names: Sequence[str], rubric: str | None, texts: str | None = None
@@ -31,7 +28,7 @@ def choose_graders(
     rubric_row = None if rubric is None else _find_rubric(rubric)
     text_set = None if texts is None else _find_texts(texts)
     if names:
-        return [make_variant(grader, rubric_row, text_set) for grader in _find_by_names(experiment, names)]
+        return [grader.make_variant(rubric_row, text_set) for grader in _find_by_names(experiment, names)]
     if text_set is not None:
         raise PlanError(["texts: also name the grader that judges with them"])
     if rubric_row is None:
@@ -103,16 +100,6 @@ def _find_texts(reference: str) -> TextSet:
     return text_set
 
 
-def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
-    """Return the same judge with another rubric or other texts: the existing grader, or a new unsaved one."""
-    rubric, texts = rubric or grader.rubric, texts or grader.text_set
-    if (grader.rubric, grader.text_set) == (rubric, texts):
-        return grader
-    fields = {name: getattr(grader, name) for name in VARIANT_FIELDS} | {"rubric": rubric, "text_set": texts}
-    existing: Grader | None = Grader.objects.with_parts().in_use().filter(**fields).first()
-    return existing or Grader(name=_make_name(grader, rubric, texts), **fields)
-
-
 def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
     """Save the new graders with their author, and return all of them."""
     for grader in graders:
@@ -120,28 +107,3 @@ def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
             grader.created_by = by if isinstance(by, User) else None
             grader.save()
     return list(graders)
-
-
-def _make_name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
-    """Return a free name such as `judge-a-strict-v2-own-v3`: the judge, then the changed parts.
-
-    A number is appended if the name is taken.
-    """
-    suffixes = [
-        (_make_suffix(old), _make_suffix(new))
-        for old, new in ((grader.rubric, rubric), (grader.text_set, texts))
-        if new is not None and new != old
-    ]
-    stem = grader.name
-    for old, _ in reversed(suffixes):
-        stem = stem.removesuffix(old) if old else stem
-    suffix = "".join(new for _, new in suffixes)
-    for counter in ("", *(f"-{number}" for number in range(2, 1_000))):
-        name = stem[: max(1, MAX_NAME_LENGTH - len(suffix + counter))] + (suffix + counter)[1 - MAX_NAME_LENGTH :]
-        if not Grader.objects.filter(name=name).exists():
-            break
-    return name
-
-
-def _make_suffix(part: Rubric | TextSet | None) -> str:
-    return f"-{part.name}-v{part.version}" if part else ""

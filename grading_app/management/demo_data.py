@@ -18,7 +18,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.parametric.dataset_builder import iterate_answer_key
 from evalsite.lib.ops.installation import get_shipped_folder
 from grading_app.parametric.surface_recovery import make_recovery_table
 from grading_app.results.frames import Frames, load_frames
@@ -94,7 +93,7 @@ def _iterate_answers() -> Iterator[dict[str, object]]:
     for image, dimension, mean, sd in norms.values_list("item__image", "dimension", "mean", "sd"):
         yield {"image": image, "dimension": dimension, "mean": mean, "sd": sd}
     for dataset in Dataset.objects.filter(slug=SPACE, version=1):
-        yield from iterate_answer_key(dataset)
+        yield from dataset.iterate_answer_key()
 
 
 def _find_port() -> int:

@@ -146,6 +146,16 @@ class GradeCondition(models.Model):
         people = (person for person in among if person.kind == GradeCondition.Kind.PERSON)
         return [person for person in people if person.parameters["queue"] == queue]
 
+    @property
+    def is_checked(self) -> bool:
+        kinds = (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL)
+        return self.kind in kinds and not self.is_pairwise
+
+    @property
+    def short_label(self) -> str:
+        """Return the judge's name without its rubric."""
+        return self.grader.name if self.grader else self.label
+
 
 class GradingQuerySet(models.QuerySet["Grading"]):
     def visible_to(self, user: Any) -> Self:

@@ -14,8 +14,8 @@ from django.utils import timezone
 from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import RATER, get_roles
 from evalsite.lib.range_constraints import SIGNED, constrain_numbers
-from evalsite.lib.text.hashing import hash_token
-from grading_app.models.gradings import Grading, Preference
+from evalsite.lib.text.hashing import build_condition_id, hash_token, slugify_name
+from grading_app.models.gradings import GradeCondition, Grading, Preference
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError, Rating, RatingQueue
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Dimension
@@ -164,6 +164,27 @@ class RaterAssignment(HasHistory, models.Model):
             n_gradings, _ = Grading.objects.filter(**by_rater).delete()
             n_preferences, _ = Preference.objects.filter(**by_rater).delete()
         return n_gradings + n_preferences
+
+    def get_or_create_condition(self) -> GradeCondition:
+        """Return this rater's grade condition in this queue, creating it if needed."""
+        queue = self.queue
+        if queue.rubric is None or queue.experiment is None:
+            raise ValueError(f"{queue} has no rubric")
+        rubric, experiment = queue.rubric, queue.experiment
+        content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": self.number}
+        if queue.text_set is not None:
+            content["texts"] = queue.text_set.content_hash
+        condition, _ = GradeCondition.objects.get_or_create(
+            assignment=self,
+            defaults={
+                "experiment": experiment,
+                "grade_condition_id": build_condition_id(slugify_name(f"{queue.name}-rater-{self.number}"), content),
+                "kind": GradeCondition.Kind.PERSON,
+                "rubric": rubric,
+                "parameters": {"queue": queue.name, "rater": self.number},
+            },
+        )
+        return condition
 
 
 @constrain_numbers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
@@ -18,11 +19,11 @@ from django.utils import timezone
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet, record_changes
+from evalsite.lib.history import Actor, HasHistory, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member, is_operator
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
-from evalsite.lib.text.hashing import hash_token
-from grading_app.models.rubrics import Rubric
+from evalsite.lib.text.hashing import hash_content, hash_token
+from grading_app.models.rubrics import FIRST, NEITHER, SECOND, Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
 RESERVED_NAMES = frozenset({"queues", "join", "new"})
@@ -65,6 +66,23 @@ class RatingQueueQuerySet(TransitionQuerySet):
             n_raters=models.Count("assignments", distinct=True),
             n_given=models.Count("assignments__ratings", filter=given),
         )
+
+
+HASH_CHARS = 12  # Same length as in condition ids.
+
+
+@dataclass(frozen=True, slots=True)
+class NormBasis:
+    """The ratings behind norms: their number, and a hash of item, dimension, rater and value."""
+
+    n: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
+
+
+NORMS = "norms"
 
 
 @constrain_numbers()
@@ -259,6 +277,31 @@ class RatingQueue(HasHistory, models.Model):
         record_changes([(self, "", f"{count} links")], by=by, reason="", aspect="invited")
         return tokens
 
+    def select_answers(self) -> Any:
+        """Return all stored answers that the queue could show, in the order of their keys."""
+        of_design = Trial.objects.filter(
+            run__experiment=self.experiment, run__condition__stage=Condition.Stage.GENERATE
+        )
+        answers = of_design.with_text().filter(item__excluded=False)
+        conditions = list(self.conditions.values_list("pk", flat=True))
+        answers = answers.filter(run__condition__in=conditions) if conditions else answers
+        return answers.order_by("pk")
+
+    def passes_check(self, key: str, value: float | None) -> bool:
+        return value in self.attention_checks.get(key, [])
+
+    def hash_ratings(self) -> NormBasis:
+        """Return the number and the hash of the counted ratings, identified as in the export."""
+        ratings = Rating.objects.counted().filter(assignment__queue=self)
+        rows = ratings.values_list("item__key", "dimension__name", "assignment__number", "value")
+        content = sorted([*row] for row in rows)
+        return NormBasis(len(content), hash_content(content)[:HASH_CHARS])
+
+    def find_outdated_norms(self) -> StatusChange | None:
+        """Return the last creation of norms if the counted ratings have changed since, else None."""
+        last = self.history.filter(aspect=NORMS).first()
+        return last if last and str(self.hash_ratings()) not in last.to_value else None
+
 
 class RatedAnswer(models.Model):
     """One answer in a queue, or two answers to compare. They are drawn once, when the queue first opens."""
@@ -281,10 +324,6 @@ class RatedAnswer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.trial} in queue {self.queue_id}"
-
-
-NEITHER, FIRST, SECOND = 0, 1, 2
-"""The values of a choice between two answers, in the order in which the rater saw them."""
 
 
 class RatingQuerySet(models.QuerySet["Rating"]):

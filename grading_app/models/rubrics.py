@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self, cast
 
 from django.conf import settings
@@ -21,6 +22,10 @@ from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, build_approval_constraint, check_archivable
+
+NEITHER, FIRST, SECOND = 0, 1, 2
+"""The values of a choice between two answers, in the order in which the rater saw them."""
+WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
 
 
 @constrain_numbers()
@@ -124,6 +129,18 @@ class Rubric(Versioned):
         if errors:
             raise ValidationError(errors)
 
+    def build_verdict_object(self, values: Mapping[str, float]) -> dict[str, Any]:
+        """Return the equal judge's verdict as an object, for example {"criteria": {"clear": true}} or {"winner": "A"}.
+
+        `values` maps criteria to numbers, or "" to the only number.
+        """
+        if self.kind == Rubric.Kind.CRITERIA:
+            return {"criteria": {name: bool(value) for name, value in values.items()}}
+        value = values[""]
+        if self.kind == Rubric.Kind.LABEL:
+            return {"label": self.labels[int(value) - 1]["name"]}
+        return {"winner": WINNERS[int(value)]} if self.kind == Rubric.Kind.PAIRWISE else {"score": value}
+
 
 class RubricTest(models.Model):
     """The test of a rubric on stored answers by one judge model. Its verdicts are no scores of the experiment."""
@@ -146,6 +163,16 @@ class GraderQuerySet(models.QuerySet["Grader"]):
     def with_parts(self) -> Self:
         """Fetch each grader with the rows that its requests consist of."""
         return self.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+
+
+MAX_NAME_LENGTH = 80
+
+
+def _make_suffix(part: Rubric | TextSet | None) -> str:
+    return f"-{part.name}-v{part.version}" if part else ""
+
+
+VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
 @constrain_numbers()
@@ -239,6 +266,35 @@ class Grader(HasHistory, models.Model):
     def grade_condition_id(self) -> str:
         """Return the id `grader_rubric--hash12`."""
         return build_condition_id(f"{slugify_name(self.name)}_{slugify_name(self.rubric.name)}", self.content)
+
+    def make_variant_name(self, rubric: Rubric, texts: TextSet | None) -> str:
+        """Return a free name such as `judge-a-strict-v2-own-v3`: the judge, then the changed parts.
+
+        A number is appended if the name is taken.
+        """
+        suffixes = [
+            (_make_suffix(old), _make_suffix(new))
+            for old, new in ((self.rubric, rubric), (self.text_set, texts))
+            if new is not None and new != old
+        ]
+        stem = self.name
+        for old, _ in reversed(suffixes):
+            stem = stem.removesuffix(old) if old else stem
+        suffix = "".join(new for _, new in suffixes)
+        for counter in ("", *(f"-{number}" for number in range(2, 1_000))):
+            name = stem[: max(1, MAX_NAME_LENGTH - len(suffix + counter))] + (suffix + counter)[1 - MAX_NAME_LENGTH :]
+            if not Grader.objects.filter(name=name).exists():
+                break
+        return name
+
+    def make_variant(self, rubric: Rubric | None, texts: TextSet | None) -> Grader:
+        """Return the same judge with another rubric or other texts: the existing grader, or a new unsaved one."""
+        rubric, texts = rubric or self.rubric, texts or self.text_set
+        if (self.rubric, self.text_set) == (rubric, texts):
+            return self
+        fields = {name: getattr(self, name) for name in VARIANT_FIELDS} | {"rubric": rubric, "text_set": texts}
+        existing: Grader | None = Grader.objects.with_parts().in_use().filter(**fields).first()
+        return existing or Grader(name=self.make_variant_name(rubric, texts), **fields)
 
 
 class PanelQuerySet(TransitionQuerySet):

@@ -132,7 +132,7 @@ class JudgeChecks:
 
 def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, JudgeChecks]:
     """Compare judges and panels with each reference on the same scale. Other conditions have no checks."""
-    judges = [condition for condition in conditions if is_checked(condition)]
+    judges = [condition for condition in conditions if condition.is_checked]
     if not judges:
         return {condition.pk: JudgeChecks() for condition in conditions}
     experiment = judges[0].experiment
@@ -159,11 +159,6 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
                 found.append(_make_check(reference, rows, (float(bounds[0]), float(bounds[1])), own, is_own_model))
         checks[judge.pk] = JudgeChecks(tuple(found))
     return {condition.pk: checks.get(condition.pk, JudgeChecks()) for condition in conditions}
-
-
-def is_checked(condition: GradeCondition) -> bool:
-    kinds = (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL)
-    return condition.kind in kinds and not condition.is_pairwise
 
 
 def _load_score_pairs(judge: GradeCondition, reference: Measure) -> list[ScorePair]:
@@ -233,7 +228,7 @@ def _estimate_preference(rows: Iterable[ScorePair], own: Mapping[int, str], is_o
 
 def _list_sources(condition: GradeCondition, among: GradeConditions) -> Collection[int]:
     kinds = (GradeCondition.Kind.RULE, GradeCondition.Kind.PERSON)
-    return [condition.pk, *(other.pk for other in among if is_checked(condition) and other.kind in kinds)]
+    return [condition.pk, *(other.pk for other in among if condition.is_checked and other.kind in kinds)]
 
 
 JUDGE_CHECKS = make_verdict_aggregate("judge_checks", JudgeChecks, check_judges, _list_sources)
@@ -269,14 +264,9 @@ class ShownChecks:
     checks: list[ShownCheck]
 
 
-def get_short_label(judge: GradeCondition) -> str:
-    """Return the judge's name without its rubric."""
-    return judge.grader.name if judge.grader else judge.label
-
-
 def describe_checks(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, ShownChecks]:
     """Return the checks of the judges and panels among these grade conditions of an experiment."""
-    judges = [condition for condition in conditions if is_checked(condition)]
+    judges = [condition for condition in conditions if condition.is_checked]
     values = get_aggregates_by_condition(JUDGE_CHECKS, judges, conditions)
     return {
         judge.pk: ShownChecks(
@@ -306,4 +296,4 @@ def _show_check(experiment: Experiment, judge: GradeCondition, check: JudgeCheck
         return CountCell(n, address, score == judged, f"judge {names[judged]}, {check.reference} {names[score]}")
 
     rows = [(names[score], [make_cell(score, judged) for judged in check.points]) for score in check.points]
-    return ShownCheck(check, check.describe(get_short_label(judge)), [names[point] for point in check.points], rows)
+    return ShownCheck(check, check.describe(judge.short_label), [names[point] for point in check.points], rows)

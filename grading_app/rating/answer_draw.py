@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from random import Random
-from typing import Any
 
 from grading_app.models import RatedAnswer, Rating, RatingQueue
-from runs_app.models import Condition, Trial
 
 MAX_ANSWERS = 20_000
 
@@ -40,7 +38,7 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     if unanswered := len(set(kind_by_item) - set(first_units)):
         noun = "two answers to compare" if queue.rates_pairs else "answer"
         raise AnswerDrawError(f"{unanswered} practice or check items have no {noun}")
-    answered_items = set(list_answers(queue).values_list("item", flat=True).distinct())
+    answered_items = set(queue.select_answers().values_list("item", flat=True).distinct())
     if queue.only_items:
         answered_items &= {pk for pk, key in items if key in set(queue.only_items)}
     drawn_items = draw_keys(sorted(answered_items - set(kind_by_item)), queue.sample_items, seed=queue.sample_seed)
@@ -57,7 +55,7 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
 
 def _draw_units(queue: RatingQueue, items: Sequence[int], per_cell: int) -> list[Unit]:
     """Return the units to show for these items: answers, or pairs of answers for comparisons."""
-    trials = list_answers(queue).filter(item__in=items)
+    trials = queue.select_answers().filter(item__in=items)
     cells: dict[Cell, list[tuple[int, int]]] = {}
     for pk, item, condition, dimension in trials.values_list("pk", "item", "run__condition", "dimension"):
         cells.setdefault((item, condition, dimension), []).append((pk, item))
@@ -72,15 +70,6 @@ def _draw_first_units(queue: RatingQueue, items: Sequence[int]) -> dict[int, Uni
     for unit in sorted(_draw_units(queue, items, MAX_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
         first_units.setdefault(unit[2], unit)
     return first_units
-
-
-def list_answers(queue: RatingQueue) -> Any:
-    """Return all stored answers that the queue could show, in the order of their keys."""
-    of_design = Trial.objects.filter(run__experiment=queue.experiment, run__condition__stage=Condition.Stage.GENERATE)
-    answers = of_design.with_text().filter(item__excluded=False)
-    conditions = list(queue.conditions.values_list("pk", flat=True))
-    answers = answers.filter(run__condition__in=conditions) if conditions else answers
-    return answers.order_by("pk")
 
 
 def draw_keys(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The questions that raters answer: dimensions, or the questions of a rubric.
 
 By a rubric, people answer as a judge does: a score, a pass or fail per criterion, a label, or the better answer.
-`build_verdict_object` converts the numbers to the format of a judge's verdict, so that one parser reads both.
+`Rubric.build_verdict_object` converts the numbers to the format of a judge's verdict, so that one parser reads both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grading_app.models import Rating, RatingQueue, Rubric
-from grading_app.models.rating import FIRST, NEITHER, SECOND
+from grading_app.models.rubrics import FIRST, NEITHER, SECOND
 from runs_app.models import Dimension
 
 MAX_BUTTONS = 21
@@ -49,7 +49,6 @@ BETTER = (
     ScalePoint(NEITHER, "Neither", "is better", "n"),
     ScalePoint(SECOND, "B", "is better", "ArrowRight"),
 )
-WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +141,6 @@ def _build_label_question(rubric: Rubric) -> list[RaterQuestion]:
 
 def _build_preference_question(rubric: Rubric) -> list[RaterQuestion]:
     return [RaterQuestion("better", "Which answer is better?", "", NEITHER, SECOND, BETTER)]
-
-
-def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
-    """Return the equal judge's verdict as an object, for example {"criteria": {"clear": true}} or {"winner": "A"}.
-
-    `values` maps criteria to numbers, or "" to the only number.
-    """
-    if rubric.kind == Rubric.Kind.CRITERIA:
-        return {"criteria": {name: bool(value) for name, value in values.items()}}
-    value = values[""]
-    if rubric.kind == Rubric.Kind.LABEL:
-        return {"label": rubric.labels[int(value) - 1]["name"]}
-    return {"winner": WINNERS[int(value)]} if rubric.kind == Rubric.Kind.PAIRWISE else {"score": value}
 
 
 def find_end_keys(points: Sequence[ScalePoint]) -> list[str]:

@@ -92,10 +92,6 @@ class ItemMeans:
         return self.item, self.trial, self.rival
 
 
-def passes_check(queue: RatingQueue, key: str, value: float | None) -> bool:
-    return value in queue.attention_checks.get(key, [])
-
-
 def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
     checks, seconds = _list_checks(queue), _measure_seconds(queue)
     assignments: Any = (
@@ -128,7 +124,7 @@ def _list_checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
     ratings = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
     checks: dict[int, list[tuple[str, bool]]] = defaultdict(list)
     for rater, key, value in ratings.values_list("assignment", "item__key", "value"):
-        checks[rater].append((key, passes_check(queue, key, value)))
+        checks[rater].append((key, queue.passes_check(key, value)))
     return checks
 
 
@@ -269,7 +265,7 @@ def _build_csv_cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[:7])
     yield int(row.value) if row.value.is_integer() else row.value
     is_check = row.kind == Rating.Kind.CHECK
-    yield str(passes_check(queue, row.item__key, row.value)).lower() if is_check else ""
+    yield str(queue.passes_check(row.item__key, row.value)).lower() if is_check else ""
     yield round(row.seconds, 3)
     yield row.revisions
     yield str(row.assignment__excluded_at is not None).lower()

@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from django.db import transaction
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Norm
-from evalsite.lib.history import Actor, StatusChange, record_changes
-from evalsite.lib.text.hashing import hash_content
-from grading_app.models import Rating, RatingQueue
-from grading_app.models.rating import QueueError
+from evalsite.lib.history import Actor, record_changes
+from grading_app.models import RatingQueue
+from grading_app.models.rating import NORMS, QueueError
 from grading_app.rating.queue_results import ItemMeans, list_item_means
-
-ASPECT = "norms"
-HASH_CHARS = 12  # Same length as in condition ids.
-
-
-@dataclass(frozen=True, slots=True)
-class NormBasis:
-    """The ratings behind norms: their number, and a hash of item, dimension, rater and value."""
-
-    n: int
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
-
-
-def hash_basis(queue: RatingQueue) -> NormBasis:
-    """Return the number and the hash of the counted ratings, identified as in the export."""
-    ratings = Rating.objects.counted().filter(assignment__queue=queue)
-    rows = ratings.values_list("item__key", "dimension__name", "assignment__number", "value")
-    content = sorted([*row] for row in rows)
-    return NormBasis(len(content), hash_content(content)[:HASH_CHARS])
-
-
-def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:
-    """Return the last creation of norms if the counted ratings have changed since, else None."""
-    last = queue.history.filter(aspect=ASPECT).first()
-    return last if last and str(hash_basis(queue)) not in last.to_value else None
 
 
 @transaction.atomic
@@ -55,7 +25,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
         raise QueueError(f"{queue} rates answers; norms describe items")
     if queue.status == RatingQueue.Status.OPEN:
         raise QueueError(f"{queue} is open: raters can still undo ratings. Close it first; you can reopen it later")
-    means, basis = list_item_means(queue), hash_basis(queue)
+    means, basis = list_item_means(queue), queue.hash_ratings()
     if not means:
         raise QueueError(f"{queue} has no counted ratings yet")
     draft = curation.duplicate(queue.dataset, by=by, reason=reason)
@@ -71,8 +41,8 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
             unique_fields=["item", "dimension"],
             update_fields=["mean", "sd", "n"],
         )
-        draft.add_history_line(ASPECT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
-    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=ASPECT)
+        draft.add_history_line(NORMS, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
+    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=NORMS)
     return draft
 
 

@@ -13,10 +13,8 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
-from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import (
-    GradeCondition,
     Grading,
     Preference,
     RatedAnswer,
@@ -34,7 +32,7 @@ from grading_app.rating.presentation_order import (
     order_pair,
     order_steps,
 )
-from grading_app.rating.questions import Key, RaterQuestion, build_verdict_object, find_question, list_questions
+from grading_app.rating.questions import Key, RaterQuestion, find_question, list_questions
 
 MAX_RATING_S = 86_400.0
 
@@ -228,7 +226,7 @@ def write_grading(rating: Rating) -> None:
             Preference.objects.filter(**by_rater, trial_a=rating.trial, trial_b=rating.rival).delete()
         elif queue.rates_pairs:
             Preference.objects.update_or_create(
-                condition=get_or_create_condition(rating.assignment),
+                condition=rating.assignment.get_or_create_condition(),
                 trial_a=rating.trial,
                 trial_b=rating.rival,
                 defaults={"winner": verdict.winner, "parse_error": verdict.error},
@@ -236,7 +234,7 @@ def write_grading(rating: Rating) -> None:
         else:
             fields = {"score": verdict.score, "score_raw": verdict.raw, "detail": verdict.detail}
             Grading.objects.update_or_create(
-                condition=get_or_create_condition(rating.assignment),
+                condition=rating.assignment.get_or_create_condition(),
                 trial=rating.trial,
                 defaults={**fields, "parse_ok": not verdict.error, "parse_error": verdict.error},
             )
@@ -248,26 +246,4 @@ def _build_verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdic
     values = {criterion: value or 0.0 for criterion, value in unit_ratings.given().values_list("criterion", "value")}
     if len(values) < len(list_questions(queue)):
         return None
-    return parse_verdict(build_verdict_object(rubric, values), rubric.content)
-
-
-def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
-    """Return this rater's grade condition in this queue, creating it if needed."""
-    queue = assignment.queue
-    if queue.rubric is None or queue.experiment is None:
-        raise ValueError(f"{queue} has no rubric")
-    rubric, experiment = queue.rubric, queue.experiment
-    content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}
-    if queue.text_set is not None:
-        content["texts"] = queue.text_set.content_hash
-    condition, _ = GradeCondition.objects.get_or_create(
-        assignment=assignment,
-        defaults={
-            "experiment": experiment,
-            "grade_condition_id": build_condition_id(slugify_name(f"{queue.name}-rater-{assignment.number}"), content),
-            "kind": GradeCondition.Kind.PERSON,
-            "rubric": rubric,
-            "parameters": {"queue": queue.name, "rater": assignment.number},
-        },
-    )
-    return condition
+    return parse_verdict(rubric.build_verdict_object(values), rubric.content)

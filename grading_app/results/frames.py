@@ -21,7 +21,7 @@ from grading_app.results.scores import (
     load_measure_scores,
     make_scope_parameters,
 )
-from runs_app.condition_labels import make_condition_labels, name_facets
+from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
@@ -197,10 +197,10 @@ def load_facets(
     is_brief: without versions where names alone distinguish all levels of a factor.
     """
     conditions = list(experiment.answer_conditions.select_related("model", "prompt", "sampler"))
-    full = {condition.pk: name_facets(condition, True, letters) for condition in conditions}
+    full = {condition.pk: condition.name_facets(True, letters) for condition in conditions}
     if not is_brief:
         return full
-    brief = {condition.pk: name_facets(condition, False, letters) for condition in conditions}
+    brief = {condition.pk: condition.name_facets(False, letters) for condition in conditions}
     shown = [
         brief if len({names[at] for names in brief.values()}) == len({names[at] for names in full.values()}) else full
         for at in range(len(FACTORS))

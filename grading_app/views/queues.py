@@ -24,7 +24,7 @@ from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, Qu
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.rating import queue_results, queues
-from grading_app.rating.rated_norms import find_outdated_norms, make_norms
+from grading_app.rating.rated_norms import make_norms
 from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import get_editable_experiment
@@ -67,7 +67,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": BadgeHistoryTable(list(queue.history[:50])),
-        "outdated_norms": find_outdated_norms(queue),
+        "outdated_norms": queue.find_outdated_norms(),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _list_actions(queue) if may_change else [],
         "invite": InviteForm(),

@@ -34,7 +34,7 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
                     {
                         "label": str(wave),
                         "is_chosen": wave == chosen,
-                        "query": {side: get_wave_name(wave), other_side: get_wave_name(other)},
+                        "query": {side: wave.url_name, other_side: other.url_name},
                     }
                     for wave in waves
                 ],
@@ -49,15 +49,10 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
 def _choose_wave(waves: list[Wave], name: str, default_index: int) -> Wave:
     if not name:
         return waves[default_index]
-    matches = [wave for wave in waves if name == get_wave_name(wave)] or [w for w in waves if name == str(w.number)]
+    matches = [wave for wave in waves if name == wave.url_name] or [w for w in waves if name == str(w.number)]
     if not matches:
         raise Http404
     return matches[0]
-
-
-def get_wave_name(wave: Wave) -> str:
-    """Return the wave's name in addresses."""
-    return wave.label or str(wave.number)
 
 
 def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db.models import F, Sum
 
 from runs_app.bounds import BOUNDS
 from runs_app.engine.claim_positions import START, ClaimPosition, ClaimPositions
@@ -255,7 +254,7 @@ def pause_for_budget(demands: Sequence[Demand]) -> None:
     for demand in demands:
         if demand.experiment_id not in waiting:
             run = Run.objects.select_related("experiment").get(pk=demand.run_id)
-            reason = describe_shortage(run)
+            reason = run.describe_shortage()
             Run.objects.filter(pk=run.pk).transition(
                 sources=[Run.Status.RUNNING],
                 target=Run.Status.PAUSED,
@@ -264,19 +263,3 @@ def pause_for_budget(demands: Sequence[Demand]) -> None:
                 stop_reason=reason,
                 paused_by_budget=True,
             )
-
-
-def describe_shortage(run: Run) -> str:
-    """Return a text with the remaining budget and the most that all pending calls of the experiment may cost."""
-    experiment = run.experiment
-    remaining = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
-    reserved = f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
-    largest_cost = Sum(F("n_pending") * F("reserve_usd"))
-    pending = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=largest_cost)
-    return (
-        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{reserved} and"
-        f" ${remaining:.4f} is left. Pending trials of this run: {run.n_pending},"
-        f" at most ${run.reserve_usd * run.n_pending:.4f}."
-        f" Pending calls of the experiment, with judges: {pending['trials']}, at most ${pending['usd']:.4f}, which is"
-        f" ${pending['usd'] - remaining:.4f} more than is left."
-    )

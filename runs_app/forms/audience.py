@@ -6,21 +6,11 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
 
-from evalsite.lib.permissions import MEMBERS, VIEWER
 from evalsite.lib.web.choice_fields import offer_rows
 from runs_app.models import Experiment
 
 PEOPLE_FIELD = "shared_with"
-
-
-def find_shareable_people(experiment: Experiment) -> QuerySet[User]:
-    """Return the active members and viewers, and the users with whom it is shared already. Exclude the owner."""
-    rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
-    if experiment.pk:
-        rows |= Q(shared_experiments=experiment)
-    return User.objects.filter(rows).exclude(pk=experiment.owner_id).distinct().order_by("username")
 
 
 class SharingFields(forms.Form):
@@ -36,7 +26,7 @@ class SharingFields(forms.Form):
     )
 
     def offer_people(self, experiment: Experiment, *, exclude: Any = None) -> None:
-        people = find_shareable_people(experiment)
+        people = experiment.find_shareable_people()
         offer_rows(self, PEOPLE_FIELD, people.exclude(pk=exclude.pk) if exclude is not None else people)
         if experiment.pk:
             self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})

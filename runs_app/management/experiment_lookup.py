@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 
 from evalsite.lib.ops.commands import refuse_input
 from evalsite.lib.text.names import UnknownNameError
-from runs_app.forms.audience import find_shareable_people
 from runs_app.management.condition_options import match_condition_ids
 from runs_app.models import Experiment, Run, Wave
 from runs_app.models.runs import RunQuerySet
@@ -49,7 +48,7 @@ def choose_wave(experiment: Experiment, name: str, option: str = "--wave") -> Wa
 
 
 def get_reader(username: str, experiment: Experiment) -> User:
-    user = find_shareable_people(experiment).filter(username=username).first()
+    user = experiment.find_shareable_people().filter(username=username).first()
     return user or refuse_input(f"with: {username} is not a member or viewer other than the owner")
 
 

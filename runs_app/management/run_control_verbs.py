@@ -14,7 +14,6 @@ from runs_app.forms.launched_experiment import CHANGEABLE, LaunchedExperimentFor
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, get_reader, select_runs
 from runs_app.models import Experiment
-from runs_app.planning.plan import describe_imported
 
 # The options that `set` changes. The verb `priority` changes that one.
 SETTABLE = [option for option in CHANGEABLE if option.name != "priority"]
@@ -126,7 +125,7 @@ class RunControlVerbs(VerbCommand):
 
     def _explain_imported(self, name: str) -> None:
         if (experiment := get_experiment(name)).imported_from:
-            self.write(describe_imported(experiment))
+            self.write(experiment.describe_imported())
 
     def _print_runs(self, outcome: str, keys: list[int]) -> None:
         self.write(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {outcome}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from django.conf import settings
@@ -51,6 +52,11 @@ class Wave(models.Model):
     def __str__(self) -> str:
         """Return the label. One wave of an experiment may have none; it is usually the first."""
         return self.label or ("unlabelled wave" if self.number else "first wave")
+
+    @property
+    def url_name(self) -> str:
+        """Return the wave's name in addresses."""
+        return self.label or str(self.number)
 
 
 @constrain_numbers()
@@ -102,6 +108,14 @@ class Condition(models.Model):
         if self.prompt is None:
             return f"{self.model.name}, {self.prompt_label}"
         return f"{self.model.name} / {self.prompt.name} / {self.sampler.name}"
+
+    def name_facets(self, versioned: bool, letters: Mapping[int, str] | None = None) -> tuple[str, str, str]:
+        """Return the names of model, prompt and sampler. `letters` replace the names of models."""
+        prompt, sampler = self.prompt, self.sampler
+        model = letters[self.model_id] if letters else self.model.name
+        if versioned:
+            return model, str(prompt), str(sampler)
+        return model, self.prompt_label, sampler.name
 
 
 @constrain_numbers()

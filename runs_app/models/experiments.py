@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import connection, models, transaction
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, JSONObject
 from django.urls import reverse
 
@@ -25,7 +28,7 @@ from evalsite.lib.history import (
     format_for_history,
     record_changes,
 )
-from evalsite.lib.permissions import is_member, is_operator, is_viewer
+from evalsite.lib.permissions import MEMBERS, VIEWER, is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
 from runs_app.experiment_options import BUDGET, OPTIONS
@@ -74,6 +77,9 @@ class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
         if is_operator(user):
             return self
         return self.filter(owner=user) if is_member(user) else self.none()
+
+
+PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
 
 @constrain_numbers()
@@ -352,3 +358,45 @@ class Experiment(HasHistory, EngineOwnedColumns):
         """Return the label of the first wave. An extension continues this wave by default."""
         first = self.waves.order_by("number").first()
         return first.label if first else ""
+
+    def find_shareable_people(self) -> QuerySet[User]:
+        """Return the active members and viewers, and the users with whom it is shared already. Exclude the owner."""
+        rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
+        if self.pk:
+            rows |= Q(shared_experiments=self)
+        return User.objects.filter(rows).exclude(pk=self.owner_id).distinct().order_by("username")
+
+    def describe_imported(self) -> str:
+        return (
+            f"{self} holds results from {self.imported_from} and cannot run here; duplicate it, and choose "
+            "models of this site"
+        )
+
+    def find_wave_overlap(self, label: str, samples: int) -> str:
+        """Return why the wave with this label cannot have so many samples, or "" if it can.
+
+        Each wave continues the epochs of the waves before it, so only the last wave can grow.
+        """
+        waves = list(self.waves.order_by("epoch_offset"))
+        wave = next((wave for wave in waves if wave.label == label), None)
+        if wave is None:
+            return ""
+        end = wave.epoch_offset + samples
+        later = next((other for other in waves if wave.epoch_offset < other.epoch_offset < end), None)
+        if later is None:
+            return ""
+        return (
+            f"samples: {wave} cannot grow to {samples} samples, because {later} follows it and has the repetitions from"
+            f" number {later.epoch_offset + 1} on. Only the last wave can grow. To repeat the design, launch a new wave"
+        )
+
+    @contextmanager
+    def permit_deletion(self) -> Iterator[None]:
+        """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment only.
+
+        Database triggers refuse these deletions outside such a block. The block is one transaction.
+        """
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(PERMIT, [str(self.pk)])
+            yield
+            cursor.execute(PERMIT, [""])

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 
 from evalsite.lib.choice_constraints import constrain_choices
@@ -110,3 +111,23 @@ class Notification(models.Model):
         if self.sent_at:
             return "done"
         return "failed" if self.n_tries >= self.MAX_TRIES else "waiting"
+
+    @property
+    def url(self) -> str:
+        """Return the address of the page about the message, absolute if the site knows its own."""
+        if self.experiment is None:
+            path = reverse("notifications")
+        else:
+            name = "experiment_results" if self.event == self.Event.END else "experiment_progress"
+            path = reverse(name, args=[self.experiment.slug])
+        return f"{settings.SITE_URL}{path}"
+
+    def build_payload(self) -> dict[str, Any]:
+        return {
+            "id": f"notification-{self.pk}",
+            "event": self.event,
+            "experiment": self.experiment.slug if self.experiment else None,
+            "text": self.text,
+            "url": self.url,
+            "at": self.created_at.isoformat(timespec="seconds"),
+        }

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.db import models, transaction
+from django.db.models import F, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
@@ -268,6 +269,26 @@ class Run(HasHistory, EngineOwnedColumns):
         return (
             f"This permanently deletes its {trials} with {attempts}, answers and grades. Its cost of "
             f"{format_money(self.spent_usd)} stays spent in the budget. The next launch of this wave plans it again."
+        )
+
+    def describe_cancelled(self, remedy: str) -> str:
+        return f"{self} of {self.condition} was cancelled, which is final: it gets no new trials; {remedy}"
+
+    def describe_shortage(self) -> str:
+        """Return a text with the remaining budget and the most that all pending calls of the experiment may cost."""
+        experiment = self.experiment
+        remaining = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
+        reserved = (
+            f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
+        )
+        largest_cost = Sum(F("n_pending") * F("reserve_usd"))
+        pending = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=largest_cost)
+        return (
+            f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{reserved} and"
+            f" ${remaining:.4f} is left. Pending trials of this run: {self.n_pending},"
+            f" at most ${self.reserve_usd * self.n_pending:.4f}."
+            f" Pending calls of the experiment, with judges: {pending['trials']}, at most ${pending['usd']:.4f},"
+            f" which is ${pending['usd'] - remaining:.4f} more than is left."
         )
 
 

@@ -17,7 +17,6 @@ from runs_app.experiment_options import OPTIONS
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
-from runs_app.planning.plan import describe_imported, find_wave_overlap
 from runs_app.planning.spec_io import ExperimentBuilder
 from runs_app.pricing.estimated_costs import CostEstimate
 
@@ -202,8 +201,8 @@ def find_extension_problems(experiment: Experiment, extension: Extension, wave_l
     if experiment.status == Experiment.Status.ARCHIVED:
         yield f"{experiment} is archived"
     if experiment.imported_from:
-        yield describe_imported(experiment)
-    if overlap := find_wave_overlap(experiment, wave_label, extension.samples or experiment.samples):
+        yield experiment.describe_imported()
+    if overlap := experiment.find_wave_overlap(wave_label, extension.samples or experiment.samples):
         yield overlap
 
 

@@ -24,7 +24,7 @@ from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
-from runs_app.planning.work import PlanError, add_trials, describe_cancelled, get_or_create_run
+from runs_app.planning.work import PlanError, add_trials, get_or_create_run
 
 # EXCEPT instead of ON CONFLICT: no other process adds trials, because of the experiment's row lock. One scan of the
 # existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as equal.
@@ -94,7 +94,7 @@ def plan(
         rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
         locked: Experiment = rows.get(pk=experiment.pk)
         if locked.imported_from:
-            raise PlanError([describe_imported(locked)])
+            raise PlanError([locked.describe_imported()])
         design = Design.load(locked, policy=policy, launched_rows=launched_rows)
         design = design if only is None else design.narrow_to(only)
         if problems := design.find_problems():
@@ -119,16 +119,9 @@ def plan(
             trials_total=sum(run.n_trials for run in totals),
             warnings=[
                 *design.find_warnings(),
-                *([describe_cancelled(run, "launch a new wave to ask again") for run in cancelled]),
+                *([run.describe_cancelled("launch a new wave to ask again") for run in cancelled]),
             ],
         )
-
-
-def describe_imported(experiment: Experiment) -> str:
-    return (
-        f"{experiment} holds results from {experiment.imported_from} and cannot run here; duplicate it, and choose "
-        "models of this site"
-    )
 
 
 def _list_cells_to_plan(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
@@ -162,28 +155,9 @@ def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:
         offset = max((wave.epoch_offset + _count_epochs(wave, experiment) for wave in waves), default=0)
         number = 0 if number is None else number + 1
         return Wave.objects.create(experiment=experiment, number=number, label=label, epoch_offset=offset)
-    if problem := find_wave_overlap(experiment, label, experiment.samples):
+    if problem := experiment.find_wave_overlap(label, experiment.samples):
         raise PlanError([problem])
     return wave
-
-
-def find_wave_overlap(experiment: Experiment, label: str, samples: int) -> str:
-    """Return why the wave with this label cannot have so many samples, or "" if it can.
-
-    Each wave continues the epochs of the waves before it, so only the last wave can grow.
-    """
-    waves = list(experiment.waves.order_by("epoch_offset"))
-    wave = next((wave for wave in waves if wave.label == label), None)
-    if wave is None:
-        return ""
-    end = wave.epoch_offset + samples
-    later = next((other for other in waves if wave.epoch_offset < other.epoch_offset < end), None)
-    if later is None:
-        return ""
-    return (
-        f"samples: {wave} cannot grow to {samples} samples, because {later} follows it and has the repetitions from"
-        f" number {later.epoch_offset + 1} on. Only the last wave can grow. To repeat the design, launch a new wave"
-    )
 
 
 def _count_epochs(wave: Wave, experiment: Experiment) -> int:

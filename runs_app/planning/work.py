@@ -55,11 +55,7 @@ def add_trials(run: Run, insert: Callable[[Run], int], *, by: Actor, reason: str
     return added
 
 
-def describe_cancelled(run: Run, remedy: str) -> str:
-    return f"{run} of {run.condition} was cancelled, which is final: it gets no new trials; {remedy}"
-
-
 def refuse_cancelled(run: Run, remedy: str) -> None:
     """Raise PlanError if the run was cancelled. The remedy is the last clause of the message."""
     if run.status == Run.Status.CANCELLED:
-        raise PlanError([describe_cancelled(run, remedy)])
+        raise PlanError([run.describe_cancelled(remedy)])

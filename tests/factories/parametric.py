@@ -2,7 +2,7 @@
 
 import json
 
-from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, iterate_answer_key
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
@@ -25,7 +25,7 @@ def make_parametric_dataset(text, slug="reasoning", *, approved=True, **options)
 def make_answerer(dataset, profiles, seed=0):
     """Return simulated models that answer the cases of a dataset with the skill of their profiles."""
     key = AnswerKey()
-    for row in iterate_answer_key(dataset):
+    for row in dataset.iterate_answer_key():
         key.add(row)
     return Answerer(seed, {}, key, profiles=parse_profiles(profiles))
 

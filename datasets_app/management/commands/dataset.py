@@ -9,7 +9,6 @@ from datasets_app import curation
 from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
-from datasets_app.management.dataset_command import list_categories
 from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
 from datasets_app.models import Dataset, Item
@@ -102,17 +101,17 @@ class Command(ParametricVerb, HubVerb):
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
-        curation.remove_items(draft, keys, by=self.by, reason=reason)
+        draft.remove_items(keys, by=self.by, reason=reason)
         self.print_summary(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
-        curation.exclude_items(draft, keys, by=self.by, reason=note)
+        draft.exclude_items(keys, by=self.by, reason=note)
         self.print_summary(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
-        curation.include_items(draft, keys, by=self.by, reason=note)
+        draft.include_items(keys, by=self.by, reason=note)
         self.print_summary(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
@@ -176,7 +175,7 @@ def _build_row(dataset: Dataset) -> dict[str, Any]:
         "title": dataset.title,
         "item_count": dataset.item_count,
         "active": dataset.active_count,
-        "categories": list_categories(dataset),
+        "categories": dataset.count_active_by_category(),
         "content_hash": dataset.content_hash,
         "source": dataset.source,
         "licence": dataset.licence,

@@ -51,7 +51,7 @@ def test_a_note_that_is_too_long_is_refused(draft, as_):
 
 
 def test_an_item_is_included_again_without_a_note(draft, as_):
-    curation.exclude_items(draft, ["k1"], by="a test", reason="x")
+    draft.exclude_items(["k1"], by="a test", reason="x")
     as_("researcher").post(build_item_action_address(draft.items.get(key="k1"), "include"))
     assert not draft.items.filter(excluded=True).exists()
 
@@ -211,7 +211,7 @@ def test_a_transition_needs_a_reason(draft, as_, verb):
 
 
 def test_a_draft_without_an_item_in_use_is_not_approved(draft, as_):
-    curation.exclude_items(draft, [f"k{n}" for n in range(9)], by="a test", reason="x")
+    draft.exclude_items([f"k{n}" for n in range(9)], by="a test", reason="x")
     response = as_("curator").post(build_action_address(draft, "approve"), {"reason": "x"}, follow=True)
     assert list_messages(response) == ["set@1 has no active item to approve"]
 

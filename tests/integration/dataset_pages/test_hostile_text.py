@@ -3,7 +3,6 @@
 import pytest
 from django.urls import reverse
 
-from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from tests.factories.files import build_upload
@@ -32,8 +31,8 @@ def nasty_dataset(people):
     dataset = create_dataset(
         read_items(file), slug="nasty", by=NASTY, title=NASTY, description=NASTY, source=NASTY, licence=NASTY
     )
-    curation.exclude_items(dataset, [NASTY], by=NASTY, reason=NASTY)
-    curation.include_items(dataset, [NASTY], by=NASTY, reason=NASTY)
+    dataset.exclude_items([NASTY], by=NASTY, reason=NASTY)
+    dataset.include_items([NASTY], by=NASTY, reason=NASTY)
     return dataset
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from datasets_app import curation, item_pagination
+from datasets_app import item_pagination
 from tests import factories
 from tests.integration.dataset_pages.conftest import build_address
 
@@ -53,7 +53,7 @@ def test_every_item_is_on_one_page_and_only_one(hundred_items, as_, name):
      ("image=true", 0), ("image=false", 100), ("excluded=true", 3), ("excluded=false&category=even", 48)],
 )  # fmt: skip
 def test_items_are_narrowed_by_the_address(hundred_items, as_, name, query, number):
-    curation.exclude_items(hundred_items, ["k000", "k001", "k002"], by="a test", reason="x")
+    hundred_items.exclude_items(["k000", "k001", "k002"], by="a test", reason="x")
     keys, text = read_keys(as_("researcher"), f"{build_address(hundred_items, name)}?{query}")
     assert len(keys) == min(number, 48)
     assert f"{number} of 100 match the filter" in text
@@ -151,7 +151,7 @@ def test_long_texts_are_cut_in_lists_only(as_, db):
 
 
 def test_the_categories_are_counted_and_lead_to_their_items(hundred_items, as_):
-    curation.exclude_items(hundred_items, ["k000"], by="a test", reason="x")
+    hundred_items.exclude_items(["k000"], by="a test", reason="x")
     text = as_("researcher").get(build_address(hundred_items)).content.decode()
     assert f'href="{build_address(hundred_items)}?category=even"' in text
     assert f'href="{build_address(hundred_items)}?category=+"' in text

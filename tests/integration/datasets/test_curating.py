@@ -24,7 +24,7 @@ def get_last_change(dataset: Dataset) -> tuple[str, str, str, str]:
 
 
 def test_approval_freezes_counts_and_hashes(draft, curator):
-    curation.exclude_items(draft, ["k8"], by=curator, reason="unclear")
+    draft.exclude_items(["k8"], by=curator, reason="unclear")
     draft.approve(by=curator, reason="checked by two people")
     assert (draft.status, draft.active_count, draft.item_count) == ("approved", 8, 9)
     assert draft.content_hash == draft.hash_items()
@@ -34,16 +34,16 @@ def test_approval_freezes_counts_and_hashes(draft, curator):
 
 def test_the_hash_ignores_excluded_items_and_order(draft):
     before = draft.hash_items()
-    curation.exclude_items(draft, ["k8"], by="a test", reason="unclear")
+    draft.exclude_items(["k8"], by="a test", reason="unclear")
     without = draft.hash_items()
     draft.items.filter(key="k0").update(position=99)
     assert before != without == draft.hash_items()
-    curation.include_items(draft, ["k8"], by="a test")
+    draft.include_items(["k8"], by="a test")
     assert draft.hash_items() == before
 
 
 def test_a_dataset_without_an_active_item_is_not_approved(draft):
-    curation.exclude_items(draft, list_keys(draft), by="a test", reason="all wrong")
+    draft.exclude_items(list_keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="no active item"):
         draft.approve(by="a test", reason="why not")
     draft.refresh_from_db()
@@ -70,7 +70,7 @@ def test_states_only_go_forward(draft):
 
 
 def test_a_duplicate_is_a_draft_with_the_active_items(draft):
-    curation.exclude_items(draft, ["k0"], by="a test", reason="unclear")
+    draft.exclude_items(["k0"], by="a test", reason="unclear")
     draft.approve(by="a test", reason="ok")
     copy = curation.duplicate(draft, by="a test")
     assert (str(copy), copy.status, copy.parent, copy.item_count) == ("set@2", "draft", draft, 8)
@@ -114,7 +114,7 @@ def test_a_sample_can_be_repeated_from_its_recipe(draft):
 
 
 def test_excluded_items_are_not_drawn(draft):
-    curation.exclude_items(draft, ["k0", "k3"], by="a test", reason="unclear")
+    draft.exclude_items(["k0", "k3"], by="a test", reason="unclear")
     assert set(list_keys(curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
         "k1",
         "k2",
@@ -160,7 +160,7 @@ def test_a_reshuffle_keeps_the_shares(draft):
 def test_an_exclusion_survives_every_reshuffle(draft):
     sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     removed_key = list_keys(sample)[0]
-    curation.exclude_items(sample, [removed_key], by="a test", reason="blurred")
+    sample.exclude_items([removed_key], by="a test", reason="blurred")
     for seed in range(5):
         assert removed_key not in curation.reshuffle_items(sample, by="a test", seed=seed)
         assert list(sample.items.filter(excluded=True).values_list("key", "note")) == [(removed_key, "blurred")]
@@ -170,16 +170,16 @@ def test_an_exclusion_survives_every_reshuffle(draft):
 
 def test_a_draft_with_only_excluded_items_is_not_redrawn(draft):
     sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
-    curation.exclude_items(sample, list_keys(sample), by="a test", reason="all wrong")
+    sample.exclude_items(list_keys(sample), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="x@1 has no active items to draw again"):
         curation.reshuffle_items(sample, by="a test", seed=1)
 
 
 def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
-    curation.exclude_items(draft, list_keys(draft), by="a test", reason="all wrong")
+    draft.exclude_items(list_keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match=r"all items of \S+@1 are excluded \(9\)"):
         curation.duplicate(draft, by="a test")
-    curation.remove_items(draft, list_keys(draft), by="a test")
+    draft.remove_items(list_keys(draft), by="a test")
     with pytest.raises(CurationError, match="has no items, so there is nothing to copy"):
         curation.duplicate(draft, by="a test")
     assert Dataset.objects.count() == 1
@@ -187,7 +187,7 @@ def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
 
 def test_a_reshuffle_is_refused_if_the_parent_lacks_an_active_item(draft):
     sample = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
-    curation.exclude_items(draft, ["k0"], by="a test", reason="wrong")
+    draft.exclude_items(["k0"], by="a test", reason="wrong")
     with pytest.raises(CurationError, match="k0"):
         curation.reshuffle_items(sample, by="a test", seed=2)
     assert len(list_keys(sample)) == 9
@@ -214,17 +214,17 @@ def test_items_are_added_from_another_dataset_with_their_norms(draft):
 
 
 def test_items_are_removed_and_counted(draft):
-    curation.remove_items(draft, ["k1", "k2"], by="a test", reason="twice")
+    draft.remove_items(["k1", "k2"], by="a test", reason="twice")
     assert (draft.item_count, len(list_keys(draft))) == (7, 7)
     assert get_last_change(draft) == ("items", "removed 2 items: k1, k2", "twice", "a test")
 
 
 def test_an_exclusion_keeps_the_item_and_the_reason(draft):
-    curation.exclude_items(draft, ["k1"], by="a test", reason="two right answers")
+    draft.exclude_items(["k1"], by="a test", reason="two right answers")
     item = draft.items.get(key="k1")
     assert (item.excluded, item.note) == (True, "two right answers")
     assert (draft.item_count, draft.active_count) == (9, 8)
-    curation.include_items(draft, ["k1"], by="a test")
+    draft.include_items(["k1"], by="a test")
     item.refresh_from_db()
     assert (item.excluded, item.note) == (False, "")
     assert [change.aspect for change in draft.history][:2] == ["included", "excluded"]
@@ -232,24 +232,24 @@ def test_an_exclusion_keeps_the_item_and_the_reason(draft):
 
 def test_an_exclusion_without_a_reason_is_refused(draft):
     with pytest.raises(CurationError, match="note"):
-        curation.exclude_items(draft, ["k1"], by="a test", reason="")
+        draft.exclude_items(["k1"], by="a test", reason="")
 
 
-@pytest.mark.parametrize("verb", [curation.remove_items, curation.exclude_items, curation.include_items])
+@pytest.mark.parametrize("verb", ["remove_items", "exclude_items", "include_items"])
 def test_an_unknown_key_is_named_and_nothing_changes(draft, verb):
     with pytest.raises(CurationError, match="not among the items of set@1: 1 item: nope"):
-        verb(draft, ["k1", "nope"], by="a test", reason="x")
+        getattr(draft, verb)(["k1", "nope"], by="a test", reason="x")
     assert draft.items.active().count() == 9
     with pytest.raises(CurationError, match="no item was named"):
-        verb(draft, [], by="a test", reason="x")
+        getattr(draft, verb)([], by="a test", reason="x")
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda d: curation.remove_items(d, ["item-0"], by="a test"),
-        lambda d: curation.exclude_items(d, ["item-0"], by="a test", reason="x"),
-        lambda d: curation.include_items(d, ["item-0"], by="a test"),
+        lambda d: d.remove_items(["item-0"], by="a test"),
+        lambda d: d.exclude_items(["item-0"], by="a test", reason="x"),
+        lambda d: d.include_items(["item-0"], by="a test"),
         lambda d: curation.add_items(d, ["item-0"], source=d, by="a test"),
     ],
 )

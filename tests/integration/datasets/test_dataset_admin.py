@@ -149,7 +149,7 @@ def test_the_title_of_a_draft_changes_with_a_line_of_history_and_no_reason(web, 
 
 
 def test_the_page_shows_the_history_escaped(web, draft):
-    curation.exclude_items(draft, ["k1"], by="a test", reason="<script>alert(1)</script>")
+    draft.exclude_items(["k1"], by="a test", reason="<script>alert(1)</script>")
     page = web.get(build_change_address(draft)).content.decode()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page

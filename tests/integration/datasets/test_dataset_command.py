@@ -6,7 +6,6 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from datasets_app import curation
 from datasets_app.models import Dataset
 from tests.factories.files import build_picture
 
@@ -149,7 +148,7 @@ def test_facts_are_json_for_other_programs(draft):
 
 
 def test_facts_and_items_are_one_json_document(draft):
-    curation.exclude_items(draft, ["k1"], by="a test", reason="blurred")
+    draft.exclude_items(["k1"], by="a test", reason="blurred")
     facts = json.loads(run_dataset("show", "set@1", "--items", "--json"))
     assert (facts["dataset"], facts["item_count"], facts["active"]) == ("set@1", 9, 8)
     rows = {row["key"]: row for row in facts["items"]}

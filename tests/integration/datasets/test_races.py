@@ -6,7 +6,6 @@ from threading import Barrier, Event
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset, save_items
 from datasets_app.models import Dataset, Item
@@ -83,7 +82,7 @@ def test_an_approval_waits_for_a_change_in_progress(draft):
 
 def test_concurrent_exclusions_neither_deadlock_nor_miscount(draft):
     def exclude(key):
-        return lambda: curation.exclude_items(reload_dataset(draft), [key], by="a test", reason="x")
+        return lambda: reload_dataset(draft).exclude_items([key], by="a test", reason="x")
 
     assert run_together(*(exclude(f"k{n}") for n in range(8))) == [None] * 8
     assert reload_dataset(draft).active_count == 1

@@ -141,16 +141,16 @@ def test_deleting_an_experiment_deletes_exactly_its_own_rows(experiment):
 
 def test_permission_to_delete_an_experiment_does_not_extend_to_others(experiment):
     other = factories.make_experiment("other", dataset=experiment.dataset)
-    with deletion.permit_deletion(other):
+    with other.permit_deletion():
         assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
-    with deletion.permit_deletion(experiment):
+    with experiment.permit_deletion():
         Attempt.objects.all().delete()
         Trial.objects.all().delete()
     assert not Trial.objects.exists()
 
 
 def test_permission_to_delete_ends_with_its_block(experiment):
-    with deletion.permit_deletion(experiment):
+    with experiment.permit_deletion():
         pass
     assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
 

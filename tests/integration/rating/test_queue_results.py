@@ -155,7 +155,7 @@ def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     source = f"12 ratings (hash {hash_content(ratings)[:12]})"
     assert draft.history.get(aspect="norms", reason="norming study").to_value == f"4 means of {source} in study"
     assert queue.history.get(aspect="norms").to_value == f"{source} to {draft}"
-    assert rated_norms.find_outdated_norms(queue) is None
+    assert queue.find_outdated_norms() is None
 
 
 def test_new_norms_replace_only_norms_of_the_same_dimension():

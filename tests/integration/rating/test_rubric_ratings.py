@@ -17,7 +17,7 @@ from grading_app.publish.export.file_formats import export_chunks
 from grading_app.raters.pairwise_stats import compute_standing
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_pairs
-from grading_app.rating.questions import build_rubric_questions, build_verdict_object
+from grading_app.rating.questions import build_rubric_questions
 from grading_app.views.library_previews import list_gradings
 from runs_app.models import Trial
 from tests import factories
@@ -49,7 +49,7 @@ def alternate_value(rating):
 @given(met=st.lists(st.booleans(), min_size=2, max_size=2))
 def test_criteria_weights_apply_to_people_as_to_judges(met):
     rubric = Rubric(kind="criteria", criteria=CRITERIA)
-    verdict = build_verdict_object(rubric, {"correct": float(met[0]), "complete": float(met[1])})
+    verdict = rubric.build_verdict_object({"correct": float(met[0]), "complete": float(met[1])})
     assert read_verdict(json.dumps(verdict), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
 
 
@@ -61,7 +61,7 @@ def test_every_choice_on_the_page_is_a_valid_verdict(kind):
         for point in question.points:
             assert question.accepts(point.value)
             values = {one.key[1]: point.value for one in build_rubric_questions(rubric)}
-            assert not read_verdict(json.dumps(build_verdict_object(rubric, values)), rubric.content).error
+            assert not read_verdict(json.dumps(rubric.build_verdict_object(values)), rubric.content).error
 
 
 def test_rating_all_criteria_creates_the_same_grading_as_a_judges_reply():

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.generators.registry import get_generator
-from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, iterate_answer_key
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.items import draw_cases
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
@@ -155,7 +155,7 @@ def recovered_experiment(db):
     """Return a graded experiment over a space, answered by two models with profiles within 120 tokens."""
     dataset = build_dataset(60)
     key = AnswerKey()
-    for row in iterate_answer_key(dataset):
+    for row in dataset.iterate_answer_key():
         key.add(row)
     models = Answerer(3, {}, key, profiles=parse_profiles(PROFILES))
     made = design_experiment(dataset)

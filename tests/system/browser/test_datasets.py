@@ -238,7 +238,7 @@ def list_addresses(dataset, sample):
 def dataset_and_sample(photographs, curator):
     from datasets_app import curation
 
-    curation.exclude_items(photographs, ["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
+    photographs.exclude_items(["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
     sample = curation.sample_dataset(photographs, slug="twelve", strategy="stratified", n=12, seed=7, by=curator)
     questions = create_dataset(
         read_items(SAMPLES / "questions.jsonl"), slug="questions", by=curator, title="Questions in four fields",
