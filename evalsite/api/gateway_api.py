@@ -43,7 +43,7 @@ from runs_app.llm.forwarded_exchange import EVENT_STREAM, ForwardedExchange, rea
 from runs_app.llm.gateway import resolve_access
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import ApiToken, Experiment, ExternalCall, LanguageModel, Run
-from runs_app.planning.external_runs import get_or_create_external_run
+from runs_app.planning.work import get_or_create_external_run
 
 logger = logging.getLogger("evalsite.gateway")
 

@@ -1,4 +1,4 @@
-"""The questions that raters answer: dimensions, or the questions of a rubric.
+"""The questions that raters answer, dimensions or those of a rubric, with the instructions and parts of an item.
 
 By a rubric, people answer as a judge does: a score, a pass or fail per criterion, a label, or the better answer.
 `Rubric.build_verdict_object` converts the numbers to the format of a judge's verdict, so that one parser reads both.
@@ -6,13 +6,33 @@ By a rubric, people answer as a judge does: a score, a pass or fail per criterio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from datasets_app.models import Item
 from grading_app.models import Rating, RatingQueue, Rubric
 from grading_app.models.rubrics import FIRST, NEITHER, SECOND
+from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Dimension
+
+PLACEHOLDERS = {
+    "input": "the question",
+    "target": "the reference answer",
+    "grading_scheme": "the grading scheme",
+    "choices": "the choices",
+    "category": "the category",
+    "key": "the key",
+    "image": "the image",
+    judge_prompt.ITEM_RUBRIC: "the rubric of this question",
+    "answer": "the answer",
+    "answer_a": "answer A",
+    "answer_b": "answer B",
+}
+"""Placeholders in a turn for parts of the item or the answer, which a rater sees beside the text."""
+BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
+
 
 MAX_BUTTONS = 21
 Key = tuple[int | None, str]
@@ -147,3 +167,34 @@ def find_end_keys(points: Sequence[ScalePoint]) -> list[str]:
     """Return the first and the last key of a number scale, or an empty list if the buttons show their keys."""
     keys = [point.key for point in points if point.key and not point.shows_key]
     return [keys[0], keys[-1]] if len(keys) > 1 else []
+
+
+def render_rubric(queue: RatingQueue) -> str:
+    """Return the rubric's turns in order, or "" if the queue rates dimensions."""
+    if queue.rubric is None:
+        return ""
+    variables = {**judge_prompt.build_rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
+
+    def substitute(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return variables[name] if name in variables else f"[{PLACEHOLDERS.get(name, 'a detail of the question')}]"
+
+    turns = [prompts.VARIABLE.sub(substitute, turn["content"]).strip() for turn in queue.rubric.messages]
+    return BLANK_LINES.sub("\n\n", "\n\n".join(turn for turn in turns if turn))
+
+
+def list_context_parts(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
+    """Return the parts of an item that the rubric shows beside its question, as (heading, text) pairs.
+
+    As for a judge, a part is included only if a turn of the rubric uses it.
+    """
+    if queue.rubric is None:
+        return []
+    parts = [("Reference answer", "target", item.target), ("Grading scheme", "grading_scheme", item.grading_scheme)]
+    if queue.text_set is not None:
+        text = queue.text_set.texts.filter(item=item).values_list("text", flat=True).first()
+        parts.append(("Rubric of this question", judge_prompt.ITEM_RUBRIC, text or ""))
+    variables = {name for turn in queue.rubric.messages for name in prompts.find_variables(turn["content"])}
+    metadata = [(name.removeprefix(prompts.META), name) for name in sorted(variables) if name.startswith(prompts.META)]
+    parts += [(title, name, str(item.metadata.get(title, ""))) for title, name in metadata]
+    return [(title, text) for title, name, text in parts if name in variables and text]

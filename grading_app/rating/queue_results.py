@@ -1,24 +1,36 @@
-"""The results of a queue: progress, attention checks, means and agreement, and the exported rows."""
+"""The results of a queue: progress, attention checks, means, agreement and norms, and the exported rows."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from statistics import fmean, median, stdev
+from statistics import fmean, median, pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
+from django.db import transaction
 from django.db.models import Aggregate, Avg, Count, FloatField, Q, StdDev
 from django.utils import timezone
 
+from datasets_app import curation
+from datasets_app.models import Dataset, Norm
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
+from grading_app.models.rating import NORMS, QueueError
 from grading_app.rating.questions import Key, list_questions
-from grading_app.rating.rater_agreement import find_fast_raters, find_low_agreement, measure_rater_agreement
 
 if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
+    from grading_app.statistics.estimates import AgreementEstimate
+
+
+MIN_ITEMS = 5  # Fewer common items say too little about a rater.
+MIN_OTHERS = 2  # Of two raters who disagree, neither is the odd one.
+LOW_SHARE = 0.5
+FAST_SHARE = 0.25
+
 
 RatedUnit = tuple[int, int | None, int | None]
 """An item, the rated answer and the answer that it is compared with."""
@@ -300,3 +312,105 @@ def count_complete(queue: RatingQueue) -> tuple[int, int]:
     for line in list_item_means(queue):
         complete_questions[line.unit] += line.n >= queue.raters_wanted
     return sum(count >= n_questions for count in complete_questions.values()), len(queue.list_rated_keys())
+
+
+@transaction.atomic
+def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
+    """Create a draft of the queue's dataset whose norms on the rated dimensions are the means of the ratings.
+
+    Norms on other dimensions and of unrated items stay. The history of the draft and of the queue records the ratings.
+    """
+    queue = RatingQueue.objects.select_for_update().get(pk=queue.pk)
+    if queue.rates_answers:
+        raise QueueError(f"{queue} rates answers; norms describe items")
+    if queue.status == RatingQueue.Status.OPEN:
+        raise QueueError(f"{queue} is open: raters can still undo ratings. Close it first; you can reopen it later")
+    means, basis = list_item_means(queue), queue.hash_ratings()
+    if not means:
+        raise QueueError(f"{queue} has no counted ratings yet")
+    draft = curation.duplicate(queue.dataset, by=by, reason=reason)
+    names: dict[int | None, str] = dict(queue.dimensions.values_list("pk", "name"))
+    keys = dict(queue.dataset.items.values_list("pk", "key"))
+    with draft.change_draft():
+        copies = dict(draft.items.values_list("key", "pk"))
+        norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
+        Norm.objects.bulk_create(
+            norms,
+            batch_size=1000,
+            update_conflicts=True,
+            unique_fields=["item", "dimension"],
+            update_fields=["mean", "sd", "n"],
+        )
+        draft.add_history_line(NORMS, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
+    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=NORMS)
+    return draft
+
+
+def _build_norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
+    for line in means:
+        yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
+
+
+def measure_rater_agreement(queue: RatingQueue) -> dict[int, AgreementEstimate]:
+    """Return the agreement of each rater with the others, by assignment, with its 95 % interval over items.
+
+    It is Lin's concordance between the rater's ratings and the mean of the other raters' ratings of the same unit, over
+    all questions. Ratings are standardised within their question, because questions differ in level and scale.
+    Only raters who share at least MIN_ITEMS items with others are included. Excluded raters do not count.
+    """
+    rows = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
+    levels: dict[Key, list[Triple]] = defaultdict(list)
+    fields = ("dimension", "criterion", "item", "low_trial", "high_trial", "assignment", "level")
+    for dimension, criterion, item, low_trial, high_trial, rater, level in rows.values_list(*fields):
+        levels[dimension, criterion].append(((item, low_trial, high_trial), rater, level))
+    by_unit: dict[tuple[Hashable, ...], dict[int, float]] = defaultdict(dict)
+    for question, ratings in levels.items():
+        centre, spread = fmean(level for *_, level in ratings), pstdev(level for *_, level in ratings) or 1.0
+        for unit, rater, level in ratings:
+            by_unit[(*unit, question)][rater] = (level - centre) / spread
+    raters = {rater for values in by_unit.values() for rater in values}
+    estimates = {rater: _compare_with_others(by_unit, rater) for rater in sorted(raters)}
+    return {rater: estimate for rater, estimate in estimates.items() if estimate is not None}
+
+
+def _compare_with_others(
+    by_unit: Mapping[tuple[Hashable, ...], Mapping[int, float]], rater: int
+) -> AgreementEstimate | None:
+    from grading_app.statistics.bootstrap import bootstrap  # Imports numpy, which other pages do not need.
+    from grading_app.statistics.concordance import lins_concordance
+    from grading_app.statistics.ratings import Ratings
+
+    shared = {unit: values for unit, values in by_unit.items() if rater in values and len(values) > 1}
+    items: dict[Hashable, Hashable] = {unit: unit[0] for unit in shared}
+    if len(set(items.values())) < MIN_ITEMS:
+        return None
+    triples = [
+        triple
+        for unit, values in shared.items()
+        for triple in (
+            (unit, "rater", values[rater]),
+            (unit, "others", fmean(value for other, value in values.items() if other != rater)),
+        )
+    ]
+    estimate = bootstrap(lins_concordance(Ratings.from_triples(triples)), seed=0, items=items)
+    return None if estimate.estimate is None else estimate
+
+
+def find_low_agreement(agreement: Mapping[int, AgreementEstimate]) -> set[int]:
+    """Return the raters whose whole interval lies below LOW_SHARE of the median agreement of the other raters."""
+    low = set()
+    for rater, estimate in agreement.items():
+        others = [row.estimate for other, row in agreement.items() if other != rater and row.estimate is not None]
+        if estimate.high is not None and len(others) >= MIN_OTHERS and estimate.high < LOW_SHARE * median(others):
+            low.add(rater)
+    return low
+
+
+def find_fast_raters(seconds: Mapping[int, float]) -> set[int]:
+    """Return the raters whose median time is below FAST_SHARE of the median of the other raters' median times."""
+    fast = set()
+    for rater, own in seconds.items():
+        others = [value for other, value in seconds.items() if other != rater]
+        if len(others) >= MIN_OTHERS and own < FAST_SHARE * median(others):
+            fast.add(rater)
+    return fast

@@ -28,12 +28,12 @@ from grading_app.results.comparison.condition_scores import (
 )
 from grading_app.results.comparison.condition_sides import (
     ConditionSide,
+    compare_designs,
     find_side,
     list_common_measures,
     list_sides,
     parse_experiment_slug,
 )
-from grading_app.results.comparison.design_differences import compare_designs
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, count_missing
 from grading_app.results.waves import find_pooled_waves

@@ -24,7 +24,7 @@ from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, Qu
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.rating import queue_results, queues
-from grading_app.rating.rated_norms import make_norms
+from grading_app.rating.queue_results import make_norms
 from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import get_editable_experiment

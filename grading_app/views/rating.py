@@ -28,8 +28,7 @@ from grading_app.forms.rating import AliasForm
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.models.rating import QueueError
 from grading_app.rating import session
-from grading_app.rating.instructions import list_context_parts, render_rubric
-from grading_app.rating.questions import find_end_keys, find_question
+from grading_app.rating.questions import find_end_keys, find_question, list_context_parts, render_rubric
 from grading_app.rating.queues import find_usable_invitation, redeem
 from runs_app.models import Trial
 

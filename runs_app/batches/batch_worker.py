@@ -16,8 +16,7 @@ from django.utils.module_loading import import_string
 from runs_app.batches.batch_admission import admit_batches, list_runs_with_work
 from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
 from runs_app.batches.batch_size import MAX_LOOKUPS, compute_retry_wait_s
-from runs_app.batches.cancellation import end_unsubmitted, take_cancel_step
-from runs_app.batches.collection import collect_results, handle_unknown_batch
+from runs_app.batches.collection import collect_results, end_unsubmitted, handle_unknown_batch, take_cancel_step
 from runs_app.batches.protocol import BatchApi, BatchFile
 from runs_app.batches.status_poll import poll_batch
 from runs_app.batches.submission import Submission

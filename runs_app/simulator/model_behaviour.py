@@ -1,7 +1,8 @@
 """Model-like answers, as a pure function of model, request text, images and seed.
 
 Models differ in skill and bias, and items in difficulty and latent value. Each request adds noise. Ratings therefore
-vary and correlate over models as in real data, and accuracies differ.
+vary and correlate over models as in real data, and accuracies differ. The request's text and schema tell the kind of
+answer: a rating, a judgement, a letter, a number, or an object of a schema.
 """
 
 import json
@@ -12,13 +13,99 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs_app.simulator import judge_behaviour, request_kind
+from runs_app.simulator import judge_behaviour
 from runs_app.simulator.answer_key import AnswerKey, KnownCase
-from runs_app.simulator.request_kind import PromptScale
 from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.responses import CHARACTERS_PER_TOKEN
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
 from runs_app.simulator.skill_profiles import ModelProfile, TaskProfile
+
+_RATING_OBJECT = re.compile(r"[{\"'`]\s*rating\s*[\"'`]", re.IGNORECASE)
+_SCORE_OBJECT = re.compile(r"[{\"'`]\s*score\s*[\"'`]", re.IGNORECASE)
+_REASONING_KEY = re.compile(r"[\"'`]reasoning[\"'`]", re.IGNORECASE)
+_BARE_NUMBER = re.compile(r"\b(?:single|one|only)\b[^.\n]{0,30}\b(?:integer|number|digit)\b", re.IGNORECASE)
+_FINAL_ANSWER = re.compile(r"\bfinal answer:", re.IGNORECASE)
+_OPTION = re.compile(r"^[^\S\n]*\(?([A-Z])[).:][^\S\n]+(\S[^\n]*)", re.MULTILINE)
+_LABEL_LINE = re.compile(r"^[^\S\n]*[-*]?[^\S\n]*(-?\d{1,3})[^\S\n]*[:=)–—-][^\S\n]*[^\W\d]", re.MULTILINE)
+_SCALES = (
+    re.compile(r"\bfrom\s+(-?\d{1,4})\b[^.\n]{0,60}?\bto\s+(-?\d{1,4})\b", re.IGNORECASE),
+    re.compile(r"\bbetween\s+(-?\d{1,4})\s+and\s+(-?\d{1,4})\b", re.IGNORECASE),
+    re.compile(r"(?<![\w.-])(-?\d{1,4})\s?(?:[-–—]|to)\s?(\d{1,4})(?![\w-]|\.\d)", re.IGNORECASE),
+    re.compile(r"(?<![\w.-])(-?\d{1,4})\b[^.\n]{0,60}?\bto\s+(-?\d{1,4})\b", re.IGNORECASE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScale:
+    """A range of whole numbers, both ends included."""
+
+    low: int
+    high: int
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low
+
+    def clip(self, value: float) -> int:
+        """Return the nearest whole number on the scale."""
+        return min(self.high, max(self.low, round(value)))
+
+
+def find_schema(request: ChatRequest) -> dict[str, Any] | None:
+    """Return the JSON schema that the answer must follow, or None."""
+    if request.response_format.get("type") != "json_schema":
+        return None
+    schema = (request.response_format.get("json_schema") or {}).get("schema")
+    return schema if isinstance(schema, dict) else {}
+
+
+def read_schema_scale(schema: dict[str, Any]) -> PromptScale | None:
+    """Return the bounds of a number in a JSON schema, from minimum and maximum or from an enumeration of numbers."""
+    values = schema.get("enum") or [schema.get("minimum"), schema.get("maximum")]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    low, high = round(min(values)), round(max(values))
+    return PromptScale(low, high) if low <= high else None
+
+
+def find_scale(text: str, default: PromptScale) -> PromptScale:
+    """Return the scale that a request describes: "from 1 to 7", "1-9", or a label for each point."""
+    for pattern in _SCALES:
+        for low, high in pattern.findall(text):
+            if int(low) < int(high):
+                return PromptScale(int(low), int(high))
+    points = [int(point) for point in _LABEL_LINE.findall(text)]
+    return PromptScale(min(points), max(points)) if len(set(points)) > 1 else default
+
+
+def wants_rating_object(text: str) -> bool:
+    return _RATING_OBJECT.search(text) is not None
+
+
+def wants_score_object(text: str) -> bool:
+    return _SCORE_OBJECT.search(text) is not None
+
+
+def wants_reasoning(text: str) -> bool:
+    return _REASONING_KEY.search(text) is not None
+
+
+def wants_bare_number(text: str) -> bool:
+    return _BARE_NUMBER.search(text) is not None
+
+
+def wants_final_answer(text: str) -> bool:
+    return _FINAL_ANSWER.search(text) is not None
+
+
+def find_choices(text: str) -> dict[str, str]:
+    """Return the options of a multiple choice question by letter, from lines such as `A) Paris`.
+
+    Fewer than two options give an empty mapping.
+    """
+    options = dict(_OPTION.findall(text))
+    return {letter: option.strip() for letter, option in options.items()} if len(options) > 1 else {}
+
 
 DEFAULT_SCALE = PromptScale(1, 7)
 DEFAULT_SCORE_SCALE = PromptScale(0, 1)
@@ -64,7 +151,7 @@ class Answerer:
         return SimulatedAnswer(self._write_content(request), reasoning)
 
     def _write_content(self, request: ChatRequest) -> str:
-        schema = request_kind.find_schema(request)
+        schema = find_schema(request)
         if schema is not None:
             return json.dumps(self._fill_schema(schema, "answer", request))
         if (profile_answer := self._answer_by_profile(request)) is not None:
@@ -72,7 +159,7 @@ class Answerer:
         if (verdict := judge_behaviour.find_requested_verdict(request)) is not None:
             # A verdict in the requested format, or in the style of the configured judge.
             if self.judge == "assorted":
-                scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
+                scale = find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
                 rng = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
                 return judge_behaviour.vary_format(verdict, (scale.low, scale.high), rng)[0]
             commanded_score = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
@@ -83,22 +170,22 @@ class Answerer:
             return judge_behaviour.fence_verdict(
                 {**self._build_choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
             )
-        if request_kind.wants_rating_object(request.text):
+        if wants_rating_object(request.text):
             return json.dumps(self._build_rating_object(request))
-        if request_kind.wants_score_object(request.text):
+        if wants_score_object(request.text):
             return self._write_judgement(request)
         if request.response_format.get("type") == "json_object":
             return json.dumps({"answer": self._write_final_answer(request)})
-        if request_kind.wants_bare_number(request.text) and not request_kind.find_choices(request.user_text):
-            return str(self._draw_rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE)))
-        mark = "Final Answer" if request_kind.wants_final_answer(request.text) else "ANSWER"
+        if wants_bare_number(request.text) and not find_choices(request.user_text):
+            return str(self._draw_rating(request, find_scale(request.text, DEFAULT_SCALE)))
+        mark = "Final Answer" if wants_final_answer(request.text) else "ANSWER"
         return f"{_choose_remark(self.seed, request)}\n{mark}: {self._write_final_answer(request)}"
 
     # Ratings ---------------------------------------------------------------------------------------------------------
 
     def _build_rating_object(self, request: ChatRequest) -> dict[str, object]:
-        rating = self._draw_rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE))
-        if not request_kind.wants_reasoning(request.text):
+        rating = self._draw_rating(request, find_scale(request.text, DEFAULT_SCALE))
+        if not wants_reasoning(request.text):
             return {"rating": rating}
         return {"rating": rating, "reasoning": _choose_remark(self.seed, request)}
 
@@ -134,7 +221,7 @@ class Answerer:
         """Return the target if the model answers correctly, else a wrong answer of the same kind."""
         match = self.key.find_case(request)
         question = match[0] if match else request.stable_text
-        options = request_kind.find_choices(request.user_text)
+        options = find_choices(request.user_text)
         target = match[1].target if match else self._invent_target(question, options)
         if self._is_answered_correctly(request, question):
             return _find_letter(target, options) if options else target
@@ -186,7 +273,7 @@ class Answerer:
 
     def _write_judgement(self, request: ChatRequest) -> str:
         """Return a judge's reply: a sentence, then a fenced JSON block with a score on the rubric's scale."""
-        scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
+        scale = find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
         score = {"score": self._draw_score(request, scale), "reasoning": _choose_remark(self.seed, request)}
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
@@ -214,13 +301,9 @@ class Answerer:
             return {key: self._fill_schema(sub, key, request) for key, sub in (schema.get("properties") or {}).items()}
         if kind in ("integer", "number"):
             if name == "score":
-                scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(
-                    request.text, DEFAULT_SCORE_SCALE
-                )
+                scale = read_schema_scale(schema) or find_scale(request.text, DEFAULT_SCORE_SCALE)
                 return self._draw_score(request, scale)
-            return self._draw_rating(
-                request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCALE)
-            )
+            return self._draw_rating(request, read_schema_scale(schema) or find_scale(request.text, DEFAULT_SCALE))
         if schema.get("enum"):
             return schema["enum"][int(self._draw_call_uniform(name, request) * len(schema["enum"]))]
         if kind == "boolean":

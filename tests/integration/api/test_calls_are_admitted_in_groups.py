@@ -15,7 +15,7 @@ from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitt
 from runs_app.engine.external_queue import Executors, ExternalQueue, open_spool
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ExternalCall, Trial
-from runs_app.planning.external_runs import get_or_create_external_run
+from runs_app.planning.work import get_or_create_external_run
 from tests import factories
 from tests.factories.tokens import make_token
 

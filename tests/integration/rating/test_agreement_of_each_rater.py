@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from grading_app.models import Rating
-from grading_app.rating.queue_results import list_rater_progress
-from grading_app.rating.rater_agreement import find_fast_raters, find_low_agreement
+from grading_app.rating.queue_results import find_fast_raters, find_low_agreement, list_rater_progress
 from grading_app.statistics.estimates import AgreementEstimate
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 

@@ -23,9 +23,9 @@ from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queue_results, queues, session
-from grading_app.rating.answer_draw import draw_keys, draw_single_answers
 from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_with_spacing
-from grading_app.rating.rated_norms import make_norms
+from grading_app.rating.queue_results import make_norms
+from grading_app.rating.queues import draw_keys, draw_single_answers
 from runs_app import deletion
 from runs_app.condition_labels import load_labels
 from runs_app.models import Trial

@@ -9,7 +9,7 @@ import pytest
 from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models.rating import QueueError
-from grading_app.rating import queue_results, rated_norms, session
+from grading_app.rating import queue_results, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
@@ -144,7 +144,7 @@ def test_the_export_is_defused_for_spreadsheets():
 def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     queue = make_rated_queue()
     queue.close(by=queue.owner, reason="")
-    draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
+    draft = queue_results.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
     assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
     means = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
@@ -163,7 +163,7 @@ def test_new_norms_replace_only_norms_of_the_same_dimension():
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True), value=6)
     queue.close(by=queue.owner, reason="")
-    draft = rated_norms.make_norms(queue, by=queue.owner, reason="")
+    draft = queue_results.make_norms(queue, by=queue.owner, reason="")
     means = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
     assert means == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
 
@@ -172,7 +172,7 @@ def test_norms_cannot_be_created_without_ratings():
     queue = make_queue()
     queue.close(by=queue.owner, reason="")
     with pytest.raises(QueueError, match="no counted ratings yet"):
-        rated_norms.make_norms(queue, by=queue.owner, reason="")
+        queue_results.make_norms(queue, by=queue.owner, reason="")
 
 
 def test_an_undone_rating_is_not_counted():

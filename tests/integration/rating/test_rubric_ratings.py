@@ -16,8 +16,8 @@ from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.raters.pairwise_stats import compute_standing
 from grading_app.rating import queue_results, queues, session
-from grading_app.rating.answer_draw import draw_pairs
 from grading_app.rating.questions import build_rubric_questions
+from grading_app.rating.queues import draw_pairs
 from grading_app.views.library_previews import list_gradings
 from runs_app.models import Trial
 from tests import factories
