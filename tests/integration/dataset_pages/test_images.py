@@ -63,7 +63,7 @@ def stage_images(user, colours):
 
 def read_previewed(client, upload):
     page = client.get("/start/", {"upload": upload.token}).content.decode()
-    return re.findall(r'<img class="thumb" src="([^"]+)" alt="([^"]+)"', page)
+    return re.findall(r'<img class="thumb" src="([^"]+)"\s+alt="([^"]+)"', page)
 
 
 def test_an_upload_shows_its_first_five_images_before_anything_is_saved(people, as_):
