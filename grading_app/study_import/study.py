@@ -274,7 +274,7 @@ class StudyTrial(StudyCall):
 
     @property
     def size(self) -> int:
-        """Return the number of characters that it holds, with the verdicts on it."""
+        """Return the number of characters that its row and those of its verdicts hold."""
         turns = [turn["content"] for turn in self.messages or ()]
         texts = [self.answer, self.raw_response or self.answer, self.reasoning, *turns]
         return sum(map(len, texts)) + sum(score.verdict.size for score in self.scores if score.verdict)

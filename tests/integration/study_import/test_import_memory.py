@@ -118,7 +118,7 @@ def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
 
 
 def test_long_answers_make_shorter_batches(monkeypatch):
-    monkeypatch.setattr(writer, "BATCH_CHARS", 24)
+    monkeypatch.setattr(writer, "BATCH_CHARS", 48)  # A row has an answer of 8 characters also as the raw response.
     lengths = [len(batch) for batch in writer._split_batches(build_study(7).trials())]
     assert lengths == [3, 3, 1]
 
