@@ -23,7 +23,7 @@ from grading_app.publish.report.words import count_noun, join_words
 from grading_app.raters import agreement_figures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.raters.agreement_tables import make_pair_table
-from grading_app.raters.judge_checks import check_judges, get_short_label
+from grading_app.raters.judge_checks import check_judges
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.norms import build_norm_tables
@@ -183,7 +183,7 @@ def write_agreement(source: ReportSource) -> list[Block | None]:
     judges = check_judges(source.graders, source.graders)
     blocks: list[Block | None] = [
         *(
-            make_paragraph(make_sentence(found.checks[0].describe(get_short_label(judge)), page))
+            make_paragraph(make_sentence(found.checks[0].describe(judge.short_label), page))
             for judge in source.graders
             if (found := judges[judge.pk]).checks
         ),
