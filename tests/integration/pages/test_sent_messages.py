@@ -71,7 +71,7 @@ def test_the_page_shows_the_answer_its_cost_every_attempt_and_every_grade(lab, a
     )
     Grading.objects.create(trial=lab.trial, condition=condition, score=3.5, score_raw="3.5", parse_ok=True)
     page = as_("owner").get(f"/trials/{lab.trial.pk}/").content.decode()
-    for text in ("timeout: No answer in 60 s", "Failed, can be retried", "Answered", "rating--aaaaaaaaaaaa", "3.5"):
+    for text in ("timeout: No answer in 60 s", "Failed, can be retried", "Answered", "</span> Rating", "3.5"):
         assert text in page
     assert f'title="${Decimal("0.00012000")}"' in page
 
