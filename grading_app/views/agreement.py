@@ -19,6 +19,7 @@ from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.table import ResultTable
+from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.tables.agreement import (
     JudgeEstimateTable,
@@ -55,6 +56,8 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
         tables = _list_tables(selection, report) if report else []
         if (file := make_requested_file(request, tables, f"{slug}-agreement")) is not None:
             return file
+        if len(experiment.waves.all()) > 1 and not selection.filters.get("wave"):
+            context["pooled"] = find_pooled_waves(experiment, None)
         context |= {"roles": roles, "result": cached.value, "cached": cached, "here": request.get_full_path()}
         context["tables"] = {table.name: get_table_context(table) for table in tables}
         context |= (

@@ -50,6 +50,7 @@ from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.results.table import ResultTable
+from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
@@ -107,6 +108,7 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
             for row in rows
         ],
         "coverage_note": " ".join(filter(None, (shares, means))),
+        "pooled": find_pooled_waves(experiment, None) if rows else None,
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [
             (rater, cached, get_table_context(tables[f"strengths-{rater.key}"])) for rater, cached in standings

@@ -33,6 +33,7 @@ from grading_app.results.item_matrix import (
 )
 from grading_app.results.scope import Scope
 from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.blind import get_blind_context
@@ -86,6 +87,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     context |= _make_page_context(request, scope, scores, form)
     context |= {
         "n_items": len(all_scores.items),
+        "pooled": find_pooled_waves(experiment, scope.wave),
         "needs_both": not scores.is_binary and (choices["a"] is None) != (choices["b"] is None),
     }
     return render(request, "grading_app/matrix.html", context)

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from grading_app.scoring.grading import grade
 from tests import factories
+from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -36,12 +37,22 @@ def open_page(client, experiment, name):
     return page_text(client.get(reverse(name, args=[experiment.slug])))
 
 
-@pytest.mark.parametrize("name", ["experiment_results", "experiment_analysis"])
+@pytest.mark.parametrize(
+    "name", ["experiment_results", "experiment_analysis", "experiment_matrix", "experiment_grading"]
+)
 def test_a_page_names_the_scores_that_changed_between_the_waves_it_pools(client, name):
     text = open_page(client, make_two_waves((35, 18)), name)
     assert POOLED in text
     assert "Scores changed significantly from first wave to May: Number within tolerance, " in text
     assert "87.5 % to 45.0 %" in text
+
+
+def test_agreement_names_the_waves_that_it_pools_unless_one_is_chosen(client):
+    experiment = make_two_waves((20, 21))
+    make_gradings(experiment, "judge", lambda trial: 1.0, rubric=make_scale_rubric("strict", low=0, high=1))
+    assert POOLED in open_page(client, experiment, "experiment_agreement")
+    chosen = client.get(reverse("experiment_agreement", args=[experiment.slug]), {"wave": experiment.waves.last().pk})
+    assert "pool" not in page_text(chosen)
 
 
 def test_waves_without_drift_are_pooled_with_a_note(client):
