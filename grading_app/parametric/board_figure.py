@@ -34,7 +34,7 @@ def make_figure(board: ModelBoard, rows: list[ModelRow]) -> Figure:
     weights = WEIGHT_LABELS[board.weights].lower()
     return Figure(
         f"{PREFIX}leaderboard",
-        "Leaderboard of the tasks",
+        "Task leaderboard",
         f"Each cell: the 95 % interval of accuracy beyond guessing ({weights}), and the share of cut-off answers in "
         "brackets. Shade: the middle of the interval.",
         "Scores of each model, prompt and sampler by task. The table holds the numbers.",

@@ -110,7 +110,7 @@ def make_board_table(board: ModelBoard, rows: list[ModelRow]) -> ResultTable:
     ]
     records = [_make_record(row) | {"weights": board.weights} for row in rows]
     formula = describe_cells(board)
-    return ResultTable("leaderboard", "Leaderboard", columns, records, formula=formula, correction=RANKS)
+    return ResultTable("leaderboard", "Task leaderboard", columns, records, formula=formula, correction=RANKS)
 
 
 def make_compact_table(board: ModelBoard, rows: list[ModelRow]) -> ResultTable:
@@ -136,7 +136,7 @@ def make_compact_table(board: ModelBoard, rows: list[ModelRow]) -> ResultTable:
         for row in rows
     ]
     formula = describe_cells(board)
-    return ResultTable("compact", "Leaderboard", columns, records, formula=formula, correction=RANKS)
+    return ResultTable("compact", "Task leaderboard", columns, records, formula=formula, correction=RANKS)
 
 
 def describe_second(row: ModelRow) -> str:

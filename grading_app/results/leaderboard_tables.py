@@ -74,7 +74,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         rows.append(values)
     return ResultTable(
         "leaderboard",
-        "Leaderboard",
+        "Scores by condition",
         columns,
         rows,
         formula=" ".join(

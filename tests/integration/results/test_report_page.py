@@ -153,7 +153,7 @@ def test_a_report_names_the_providers_of_the_models(study, plain_pictures):
 
 def test_tables_name_their_measure(study, plain_pictures):
     titles = [block.table.title for block in build_document(study).list_blocks(TableBlock)]
-    assert {"Leaderboard: Valence", "Valence: differences between conditions"} <= set(titles)
+    assert {"Scores by condition: Valence", "Valence: differences between conditions"} <= set(titles)
     assert len(titles) == len(set(titles)), "no two tables have the same title"
 
 

@@ -107,7 +107,7 @@ def _write_board_part(board: Leaderboard, table: ResultTable, measure: Measure, 
     has_reasons = any(score.reasons for score in scores)
     names = (f"{key}{end}" for end in ("", "_ci", "_n", "_missing", *(["_missing_reasons"] if has_reasons else []),
                                        *(["_best"] if has_best else [])))  # fmt: skip
-    part = _select_columns(table, f"leaderboard-{key}", f"Leaderboard: {measure.label}", ("condition", *names))
+    part = _select_columns(table, f"leaderboard-{key}", f"Scores by condition: {measure.label}", ("condition", *names))
     statistic = "Share" if measure.is_share else "Mean"
     formula = f"{statistic} over answers. n: answers with a score. {describe_intervals(scores)}"
     notes = describe_coverage(board, [measure])
