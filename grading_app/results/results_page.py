@@ -182,11 +182,7 @@ def _conclude(
     verdict = lead.verdict(LEVEL)
     where = " on their common items" if lead.pair.items < found.asked else ""
     if change.mean == 0:
-        sentence = (
-            f"{first} and {second} are equally close{where}."
-            if is_error
-            else f"{first} and {second} have the same mean{where}."
-        )
+        sentence = f"{first} and {second} have the same mean{' error' if is_error else ''}{where}."
     elif lead.p is not None and verdict <= 0:
         sentence = f"No reliable difference between {first} and {second}{where} ({size})."
     elif is_error:
