@@ -130,7 +130,10 @@ class ScopeForm(forms.Form):
         self._set_choices("measure", [(measure.key, measure.label) for measure in self.measures])
         fields: dict[str, Any] = self.fields
         fields["measure"].find_key = lambda name: match_measure(self.measures, name).key
-        self._set_choices("wave", [("", "All"), *((str(wave.number), str(wave)) for wave in experiment.waves.all())])
+        waves = [(str(wave.number), str(wave)) for wave in experiment.waves.all()]
+        self._set_choices("wave", [("", "All"), *waves])
+        if len(waves) < 2:
+            fields["wave"].widget = forms.HiddenInput()
         fields["wave"].find_key = lambda name: str(experiment.find_wave(name).number)
         self._set_choices("condition", list(self.labels.items()))
         self._set_choices("baseline", [("", "All pairs"), *self.labels.items()])

@@ -115,9 +115,9 @@ class RunTable(tables.Table):
         orderable = False
 
     def __init__(self, rows: Any, *, labels: Mapping[int, str]) -> None:
-        """labels: names of the conditions, from `condition_labels`."""
+        """labels: names of the conditions, from `condition_labels`. Runs of one wave have no column for it."""
         self.labels = labels
-        super().__init__(rows)
+        super().__init__(rows, exclude=() if len({run.wave_id for run in rows}) > 1 else ("wave",))
 
     def render_condition(self, record: Run) -> str:
         return self.labels[record.condition_id]

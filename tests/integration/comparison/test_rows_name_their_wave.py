@@ -38,9 +38,23 @@ def test_disagreements_name_the_wave_of_each_answer(client):
     assert "small, second" in open_page(client, experiment, "disagreement", "pilot", last.pk)
 
 
-def test_one_wave_is_not_named(client):
-    experiment = make_study([""])
-    assert "first wave" not in open_page(client, experiment, "experiment_disagreements")
+ONE_WAVE_PAGES = (
+    "experiment_disagreements", "experiment_progress", "experiment_results", "experiment_matrix", "experiment_grading",
+    "experiment_agreement", "experiment_analysis", "experiment_detail", "experiment_ledger", "experiment_figures",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_WAVE_PAGES)
+def test_one_wave_is_not_named(client, name):
+    page = open_page(client, make_study([""]), name)
+    assert "first wave" not in page
+    assert "wave 0" not in page.lower()
+
+
+def test_progress_names_the_wave_of_each_run(client):
+    page = open_page(client, make_study(["", "second"]), "experiment_progress")
+    assert page.count("first wave") >= 1
+    assert page.count("second") >= 1
 
 
 def test_the_page_of_a_queue_names_the_wave_of_each_answer(client):
