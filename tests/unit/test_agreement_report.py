@@ -77,7 +77,7 @@ def build_panel(models, humans):
 
 @pytest.mark.parametrize(
     ("n", "note"),
-    [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, too few items for an")],
+    [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, no interval")],
 )
 def test_r_over_few_items_has_a_note(n, note):
     assert note in build_panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text

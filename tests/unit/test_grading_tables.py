@@ -20,7 +20,7 @@ def read_cells(table, *names):
 def test_a_strength_without_an_interval_shows_a_dash():
     ranked = [RankedCondition("b", 0.51234, 0.1, 0.9), RankedCondition("a", -0.51234, None, None)]
     table = make_strength_table("strengths", ranked)
-    assert table.cells() == [["b", "0.512", "0.100 to 0.900"], ["a", "−0.512", "–"]]
+    assert table.cells() == [["b", "0.51", "0.10 to 0.90"], ["a", "−0.51", "–"]]
 
 
 def test_a_snapshot_shows_its_whole_digest_and_its_size():
