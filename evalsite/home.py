@@ -20,6 +20,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
 from evalsite.lib.text.number_format import format_count, format_money
 from evalsite.lib.web.model_names import hides_model_names
+from grading_app.raters.disagreements import count_open_disagreements
 from grading_app.results.headlines import load_headlines
 from grading_app.views.library import KINDS
 from runs_app.llm.keys import read_key
@@ -29,6 +30,7 @@ from runs_app.monitoring.blockers import find_blockers, find_endpoint_blocker
 from runs_app.monitoring.progress import measure_pace
 
 MAX_SHOWN = 8
+MAX_COMPARED = 10_000  # Answers of finished experiments that are searched for disagreements.
 MAX_STARRED = 12  # Of each kind.
 NEW_VISIT = timedelta(minutes=30)  # A longer time without a look at this page begins a new visit.
 SEEN_AT, VISITED_BEFORE = "home_seen_at", "home_visited_before"
@@ -85,7 +87,12 @@ def home(request: HttpRequest) -> HttpResponse:
         row["seconds_left"] = measure_pace(runs, row["totals"].remaining).seconds_left
     drafts = visible.exclude(pk__in=ended.values("pk")).exclude(pk__in=under_way)
     context = {
-        "notices": [*_list_run_notices(user), *_list_endpoint_notices(user), *_list_approvals(user)],
+        "notices": [
+            *_list_run_notices(user),
+            *_list_endpoint_notices(user),
+            *_list_disagreements(user, finished),
+            *_list_approvals(user),
+        ],
         "running": running,
         "finished": finished,
         "drafts": [_describe(row) for row in drafts[:MAX_SHOWN]],
@@ -164,6 +171,20 @@ def _list_endpoint_notices(user: Any) -> Iterable[Notice]:
             yield Notice("waiting", endpoint.name, text, url, "Set the key")
         elif blocker := find_endpoint_blocker(endpoint):
             yield Notice("waiting", endpoint.name, blocker.text, url, "Open the endpoint")
+
+
+def _list_disagreements(user: Any, finished: list[dict[str, Any]]) -> Iterable[Notice]:
+    """Yield the answers of finished experiments that the user may adjudicate and raters scored differently."""
+    keys = [row["experiment"].pk for row in finished]
+    editable = set(Experiment.objects.editable_by(user).filter(pk__in=keys).values_list("pk", flat=True))
+    slugs, answers = {}, 0
+    for row in finished:
+        if row["experiment"].pk in editable and answers + row["totals"].done <= MAX_COMPARED:
+            slugs[row["experiment"].pk], answers = row["experiment"].slug, answers + row["totals"].done
+    for key, n in count_open_disagreements(slugs).items():
+        text = f"Raters disagree on {_count(n, 'answer')}, and nobody has decided."
+        url = reverse("experiment_disagreements", args=[slugs[key]])
+        yield Notice("waiting", slugs[key], text, url, "See disagreements")
 
 
 def _list_approvals(user: Any) -> Iterable[Notice]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from django.db import connection
-from django.db.models import Exists, F, Max, Min, OuterRef, Q
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.models import CachedAggregate, Grading, Rating
+from grading_app.models import Adjudication, CachedAggregate, GradeCondition, Grading, Rating, RatingQueue
 from grading_app.raters.rating_selection import RatingSelection
 from grading_app.raters.unit_counts import build_ratings_sql
+from runs_app.models import Trial
 
 SpreadMeasure = Literal["range", "variance"]
 PAGE_SIZE = 25
@@ -185,3 +187,21 @@ def filter_disagreements() -> Q:
         low=Min("value"), high=Max("value")
     )
     return Q(Exists(by_rubric.filter(low__lt=F("high")))) | Q(Exists(by_queue.filter(low__lt=F("high"))))
+
+
+def count_open_disagreements(experiments: Iterable[int]) -> dict[int, int]:
+    """Return by experiment how many answers raters scored differently (`filter_disagreements`) and nobody adjudicated.
+
+    experiments: primary keys. Experiments without such an answer are left out.
+    """
+    keys = list(experiments)
+    raters = GradeCondition.objects.filter(experiment__in=keys, kind__in=("judge", "person"))
+    by_rubric = raters.order_by().values("experiment", "rubric").annotate(n=Count("pk")).filter(n__gt=1)
+    queues = RatingQueue.objects.filter(experiment__in=keys).order_by()
+    compared = {*by_rubric.values_list("experiment", flat=True), *queues.values_list("experiment", flat=True)}
+    if not compared:
+        return {}
+    adjudications = Adjudication.objects.filter(trial=OuterRef("pk")).order_by()
+    answers = Trial.objects.filter(filter_disagreements(), ~Exists(adjudications), run__experiment__in=compared)
+    counts = answers.order_by().values("run__experiment").annotate(n=Count("pk"))
+    return dict(counts.values_list("run__experiment", "n"))

@@ -10,10 +10,17 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from evalsite.lib import permissions
+from grading_app.models.scales import Scale
+from grading_app.raters.adjudication import adjudicate
 from grading_app.results.headlines import load_headlines
 from runs_app.models import Experiment, Run
 from tests import factories
-from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.gradings import (
+    list_generated_trials,
+    make_answered_experiment,
+    make_gradings,
+    make_scale_rubric,
+)
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +78,33 @@ def test_an_unset_key_needs_an_operator(client, monkeypatch):
     assert "EVALSITE_KEY_LAB" not in open_home(client, researcher)
     monkeypatch.setenv("EVALSITE_KEY_LAB", "secret-key")
     assert "EVALSITE_KEY_LAB" not in open_home(client, operator)
+
+
+def test_an_endpoint_that_backs_off_needs_an_operator(client):
+    endpoint = factories.make_endpoint("lab")
+    factories.make_model(endpoint=endpoint)
+    operator = factories.make_user("operator", permissions.OPERATOR)
+    assert "backs off" not in open_home(client, operator)
+    endpoint.paused_until, endpoint.pause_reason = timezone.now() + timedelta(minutes=5), "3 answers of status 503"
+    endpoint.save(update_fields=["paused_until", "pause_reason"])
+    text = open_home(client, operator)
+    assert "Endpoint lab backs off: 3 answers of status 503" in text
+    assert "Open the endpoint" in text
+    assert "backs off" not in open_home(client, factories.make_user("researcher", permissions.RESEARCHER))
+
+
+def test_disagreements_of_raters_need_the_owner_until_somebody_decides(client):
+    experiment = make_finished(sharing="group")
+    rubric = make_scale_rubric("strict", low=0, high=1)
+    make_gradings(experiment, "one", lambda trial: 1.0, rubric=rubric)
+    assert "Raters disagree" not in open_home(client, experiment.owner)
+    make_gradings(experiment, "two", lambda trial: float(trial.item.position != 1), rubric=rubric)
+    text = open_home(client, experiment.owner)
+    assert "pilot Raters disagree on 1 answer, and nobody has decided. See disagreements" in text
+    assert "Raters disagree" not in open_home(client, factories.make_user("colleague", permissions.RESEARCHER))
+    (trial,) = [trial for trial in list_generated_trials(experiment) if trial.item.position == 1]
+    adjudicate(trial, scale=Scale(0, 1), score=1.0, reason="It is right.", by=experiment.owner)
+    assert "Raters disagree" not in open_home(client, experiment.owner)
 
 
 def test_drafts_need_those_who_may_approve_them(client):
