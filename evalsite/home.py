@@ -182,7 +182,7 @@ def _list_disagreements(user: Any, finished: list[dict[str, Any]]) -> Iterable[N
         if row["experiment"].pk in editable and answers + row["totals"].done <= MAX_COMPARED:
             slugs[row["experiment"].pk], answers = row["experiment"].slug, answers + row["totals"].done
     for key, n in count_open_disagreements(slugs).items():
-        text = f"Raters disagree on {_count(n, 'answer')}, and nobody has decided."
+        text = f"Raters disagree on {_count(n, 'undecided answer')}."
         url = reverse("experiment_disagreements", args=[slugs[key]])
         yield Notice("waiting", slugs[key], text, url, "See disagreements")
 

@@ -100,7 +100,7 @@ def test_disagreements_of_raters_need_the_owner_until_somebody_decides(client):
     assert "Raters disagree" not in open_home(client, experiment.owner)
     make_gradings(experiment, "two", lambda trial: float(trial.item.position != 1), rubric=rubric)
     text = open_home(client, experiment.owner)
-    assert "pilot Raters disagree on 1 answer, and nobody has decided. See disagreements" in text
+    assert "pilot Raters disagree on 1 undecided answer. See disagreements" in text
     assert "Raters disagree" not in open_home(client, factories.make_user("colleague", permissions.RESEARCHER))
     (trial,) = [trial for trial in list_generated_trials(experiment) if trial.item.position == 1]
     adjudicate(trial, scale=Scale(0, 1), score=1.0, reason="It is right.", by=experiment.owner)
