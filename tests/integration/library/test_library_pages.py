@@ -64,7 +64,7 @@ def test_a_page_shows_the_meant_version_and_two_versions_side_by_side(as_user, r
     page = get_page(web, "prompts", "plain", "?version=2")
     assert (page.context["row"], str(page.context["before"])) == (newer, "plain@1")
     text = page.content.decode()
-    assert "plain in a new design means" in text
+    assert "New designs use" in text
     assert "<ins" in text
     for query in ("?version=9", "?version=x", "?version=1&with=7"):
         assert get_page(web, "prompts", "plain", query).status_code == 404
