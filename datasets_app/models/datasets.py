@@ -37,6 +37,22 @@ SUMMARY_CHARS = 200  # The length of StatusChange.to_value.
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."
 )
+RECIPE_WORDS = {
+    "strategy": "Strategy",
+    "n": "Items drawn",
+    "seed": "Seed",
+    "from": "Drawn from",
+    "from_hash": "Hash of that set",
+    "space": "Space",
+    "points": "Points",
+    "precision": "Precision",
+    "density": "Density",
+    "degree": "Degree",
+    "definition_hash": "Hash of the definition",
+}
+"""The label of each part of a recipe."""
+MAX_USES = 50
+"""The number of experiments on the page of a dataset."""
 
 
 class CurationError(ValueError):
@@ -78,24 +94,6 @@ class DatasetQuerySet(StarredQuerySet, TransitionQuerySet):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"dataset {slug}"])
         return 1 + (self.filter(slug=slug).aggregate(newest=models.Max("version"))["newest"] or 0)
-
-
-RECIPE_WORDS = {
-    "strategy": "Strategy",
-    "n": "Items drawn",
-    "seed": "Seed",
-    "from": "Drawn from",
-    "from_hash": "Hash of that set",
-    "space": "Space",
-    "points": "Points",
-    "precision": "Precision",
-    "density": "Density",
-    "degree": "Degree",
-    "definition_hash": "Hash of the definition",
-}
-
-
-MAX_USES = 50
 
 
 @constrain_numbers()

@@ -38,6 +38,8 @@ from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.totals import STATUSES, Totals
 
+PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
+
 
 class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
     def with_wave_count(self) -> Self:
@@ -77,9 +79,6 @@ class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
         if is_operator(user):
             return self
         return self.filter(owner=user) if is_member(user) else self.none()
-
-
-PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
 
 @constrain_numbers()
