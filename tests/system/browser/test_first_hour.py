@@ -223,7 +223,7 @@ def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, sho
         expect(page.locator("#start-try")).to_contain_text("score")
         shown(page, "first-study/tried")
         person.press("Run 20")
-        expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers:\s+big \d+ %,\s+tiny \d+ %"))
+        expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers:\s+big\s+\d+ %,\s+tiny\s+\d+ %"))
         shown(page, "first-study/done")
         person.click(page.get_by_role("link", name="See results"))
         page.wait_for_url("**/experiments/capital-sums-first/results/")
