@@ -30,8 +30,8 @@ from grading_app.publish.report.files import FILE_TYPES, get_file
 from grading_app.publish.report.section_names import FOLDED, PASTED, SECTION_NAMES
 from grading_app.publish.report.typst_process import TypesettingError
 from grading_app.results.cached_aggregates import Cached
-from grading_app.results.plot_style import apply_theme
-from grading_app.views.svg_figures import read_theme, svg_policy
+from grading_app.results.plot_style import NARROW, apply_theme
+from grading_app.views.svg_figures import read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit
 
@@ -135,7 +135,11 @@ def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> d
         table = block.shown_table
         cells = [list(zip(table.columns, row, strict=True)) for row in table.cells()]
         return {**context, "table": table, "cells": cells}
-    return {**context, "address": figure_address(block.name)} if isinstance(block, FigureBlock) else context
+    if isinstance(block, FigureBlock):
+        address = figure_address(block.name)
+        narrow = f"{address}{'&' if '?' in address else '?'}width=narrow" if block.narrow_svg else ""
+        return {**context, "address": address, "narrow": narrow}
+    return context
 
 
 @require_safe
@@ -151,7 +155,8 @@ def make_figure_response(request: HttpRequest, document: Document | None, name: 
     figure = document.find_figure(name) if document else None
     if figure is None:
         raise Http404
-    svg = apply_theme(figure.svg, read_theme(request)).encode()
+    is_narrow = read_width(request) == NARROW and figure.narrow_svg
+    svg = apply_theme(figure.narrow_svg if is_narrow else figure.svg, read_theme(request)).encode()
     return HttpResponse(svg, content_type="image/svg+xml")
 
 

@@ -90,7 +90,7 @@ class TableBlock:
 class FigureBlock:
     """A figure. svg: the picture in light colours, with its text as paths. size: CSS pixels. content: the table of the
     numbers behind it. spec: the address of the figure on the site, where it can be drawn in other ways. is_detail: a
-    page shows the figure folded; files show it in place."""
+    page shows the figure folded; files show it in place. narrow_svg, narrow_size: the picture for a phone, on pages."""
 
     name: str
     title: str
@@ -101,6 +101,8 @@ class FigureBlock:
     content: dict[str, Any]
     spec: str = ""
     is_detail: bool = False
+    narrow_svg: str = ""
+    narrow_size: tuple[int, int] = (0, 0)
     kind: Literal["figure"] = "figure"
 
     @property

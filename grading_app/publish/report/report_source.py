@@ -146,18 +146,28 @@ class ReportSource:
         return sum(int(getattr(run, name)) for run in self.runs)
 
 
-WIDTH = plot_style.WIDE
-
-
 def make_figure_block(source: ReportSource, figure: Figure, *, is_detail: bool = False, **query: str) -> FigureBlock:
     """Return a figure of the registry as a block. query: the choices with which the figures page shows the same."""
-    svg, size = draw_picture(figure)
+    svg, size = draw_picture(figure, plot_style.WIDE)
+    narrow_svg, narrow_size = draw_picture(figure, plot_style.NARROW)
     address = reverse("experiment_figures", args=[source.experiment.slug])
     spec = f"{address}{'?' + urlencode(query) if query else ''}"
     content = figure.table().content()
-    return FigureBlock(figure.name, figure.title, figure.caption, figure.alt, svg, size, content, spec, is_detail)
+    return FigureBlock(
+        figure.name,
+        figure.title,
+        figure.caption,
+        figure.alt,
+        svg,
+        size,
+        content,
+        spec,
+        is_detail,
+        narrow_svg,
+        narrow_size,
+    )
 
 
-def draw_picture(figure: Figure) -> tuple[str, tuple[int, int]]:
+def draw_picture(figure: Figure, width: int) -> tuple[str, tuple[int, int]]:
     """Return the SVG of a figure, and its size in CSS pixels."""
-    return plot_style.render_path_svg(lambda: figure.draw(WIDTH)), figure.size(WIDTH)
+    return plot_style.render_path_svg(lambda: figure.draw(width)), figure.size(width)

@@ -36,7 +36,7 @@ OWNER = "zelda-of-the-lab"
 
 @pytest.fixture(autouse=True)
 def replace_drawings(monkeypatch):
-    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def study():
 @pytest.fixture
 def plain_pictures(monkeypatch):
     """Replace figures by an empty drawing, for tests of other content."""
-    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
 
 
 @pytest.fixture
@@ -216,6 +216,9 @@ def test_a_worker_builds_the_report_and_the_page_shows_it(owner):
     assert "Rows behind this sentence" in page.content.decode()
     figure = re.search(r'src="([^"]+/report/figures/norms\.svg)', page.content.decode())[1]
     assert owner.get(figure)["Content-Type"] == "image/svg+xml"
+    narrow = re.search(r'srcset="([^"]+/report/figures/norms\.svg\?width=narrow)"', page.content.decode())[1]
+    wide_picture, narrow_picture = owner.get(figure).content.decode(), owner.get(narrow).content.decode()
+    assert narrow_picture != wide_picture, "a phone gets a picture that is drawn for it"
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def second_server():
 def test_a_second_database_has_the_same_content_numbers_and_pages(
     transactional_db, second_server, settings, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(report_source, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
     study = make_whole_study()
     assert {table.model.__name__ for table in TABLES if not table.model._default_manager.exists()} == EMPTY
     assert find_differences() == []
