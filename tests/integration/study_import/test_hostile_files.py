@@ -1,5 +1,6 @@
 """Untrusted study files: archives, links, wrong types and huge values."""
 
+import csv
 import json
 import stat
 import zipfile
@@ -157,6 +158,15 @@ def test_a_log_whose_samples_are_not_objects_is_refused(tmp_path):
     assert "sums.json, sample 1: not an object" in import_hostile_study(path)
 
 
+@pytest.fixture
+def usual_field_limit():
+    """Set the limit of a new process: a test of datasets may have raised it for this one."""
+    before = csv.field_size_limit(131_072)
+    yield
+    csv.field_size_limit(before)
+
+
+@pytest.mark.usefixtures("usual_field_limit")
 def test_a_csv_cell_of_megabytes_is_refused_with_its_row(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_text(TRIALS + f"run,Cat 1,valence,1,done,6,1,{'x' * 3_000_000}\n")
