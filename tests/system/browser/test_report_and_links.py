@@ -46,7 +46,7 @@ def test_a_report_is_readable_on_a_phone_in_the_dark_theme(study, visitor):
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(color_scheme="dark")
     page.goto(reverse("shared_report", args=[token]))
-    figure = page.locator(".figure-card > img").first
+    figure = page.locator(".figure-card img").first
     assert figure.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)", "light text on white"
     table = page.locator(".report-table").first
     assert table.evaluate("one => getComputedStyle(one).display") == "table"
