@@ -27,8 +27,10 @@ from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, 
 
 FIRST_FIGURES = {True: ("norms", "ratings"), False: ("scores", "accuracy", "points")}
 """The figure beside the table is the first of these that the experiment has; True: if its first measure is a rating."""
-WIDE_TABLE = 4
-"""A table with more columns takes the width of the page; its figure stands beside the items."""
+WIDE_TABLE = 5
+"""A table with more columns takes the width of the page; its figure stands beside the items, if these are narrow."""
+NARROW_ITEMS = 3
+"""Items with a text, or with more cells in a row, take the width of the page."""
 
 
 class BoardForm(forms.Form):
@@ -100,14 +102,18 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
             figures["cost"] = make_figure_context(screen.cost, slug, of_figure | missing)
         names = FIRST_FIGURES[results.board.measures[0].is_rating]
         first_name = next((name for name in names if name in figures), "")
+        items = _load_items(results)
+        is_wide = len(screen.first["columns"]) > WIDE_TABLE
+        are_narrow = all(len(cells) <= NARROW_ITEMS and not item.input for item, cells in items)
         context |= {
             "first": get_table_context(ResultTable.from_content(screen.first), order, is_cards=True),
             "further": [
                 get_table_context(ResultTable.from_content(content), order)
                 for content in (*screen.baselines, *screen.further, screen.effort)
             ],
-            "items": _load_items(results),
-            "is_wide": len(screen.first["columns"]) > WIDE_TABLE,
+            "items": items,
+            "is_wide": is_wide,
+            "items_beside": is_wide and are_narrow,
             "figure": figures.pop(first_name, None),
             "figures": list(figures.values()),
         }
