@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from grading_app.results.analysis.category_differences import build_category_tables
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.descriptives import build_descriptive_tables, build_scale_point_tables
-from grading_app.results.analysis.factors import build_category_tables, build_factor_tables
+from grading_app.results.analysis.factors import build_factor_tables
 from grading_app.results.analysis.models import build_model_tables
 from grading_app.results.analysis.norms import build_norm_tables
 from grading_app.results.analysis.outliers import build_outlier_tables

@@ -8,9 +8,10 @@ from django.http import QueryDict
 from scipy import stats
 
 from grading_app.results import plot_style
+from grading_app.results.analysis.category_differences import build_category_tables
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.descriptives import build_descriptive_tables
-from grading_app.results.analysis.factors import build_category_tables, build_factor_tables
+from grading_app.results.analysis.factors import build_factor_tables
 from grading_app.results.analysis.norms import build_norm_tables
 from grading_app.results.figures.analysis import make_figures
 from grading_app.results.scope import ScopeForm
