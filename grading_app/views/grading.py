@@ -59,6 +59,7 @@ from grading_app.views.svg_figures import make_figure_context
 from runs_app.condition_labels import load_labels, make_condition_labels
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
+from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.prompt_preview import rebuild_turns
@@ -96,9 +97,10 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
         if line.is_share and line.score.low is not None and line.score.n == line.score.items
     )
     means = describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT))
+    answer_runs = list(experiment.answer_runs)
     context = {
         "experiment": experiment,
-        "state": experiment.state,
+        "state": experiment.find_state(Totals.of(answer_runs)),
         "rows": [
             {
                 **_make_row_context(experiment, row, editable, upgrades),
@@ -108,7 +110,7 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
             for row in rows
         ],
         "coverage_note": " ".join(filter(None, (shares, means))),
-        "pooled": find_pooled_waves(experiment, None) if rows else None,
+        "pooled": find_pooled_waves(experiment, None) if len({run.wave_id for run in answer_runs}) > 1 else None,
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [
             (rater, cached, get_table_context(tables[f"strengths-{rater.key}"])) for rater, cached in standings

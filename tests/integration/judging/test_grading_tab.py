@@ -244,7 +244,7 @@ def test_read_only_users_see_no_buttons(client, answered):
 
 def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queries):
     judge_with(answered, make_grader(), build_judge())
-    with django_assert_num_queries(31, exact=False):
+    with django_assert_num_queries(30, exact=False):
         web.get(build_tab_address(answered))
 
 
