@@ -15,7 +15,7 @@ from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import Snapshot
 from grading_app.publish.report.document import Block, Document, Paragraph, ReportSection, Span
-from grading_app.publish.report.section_names import SECTION_NAMES, WRITERS
+from grading_app.publish.report.section_names import SECTION_NAMES
 from grading_app.raters.agreement_cache import fingerprint_selection
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.results.answer_aggregates import fingerprint_results
@@ -85,7 +85,7 @@ def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) 
 
 def _write_section(name: str, title: str, source: ReportSource) -> ReportSection:
     """Return a section. A fault of ours in one section does not take the others away; the document names it."""
-    import grading_app.publish.report.sections  # noqa: F401  It registers the writers, and needs numpy.
+    from grading_app.publish.report.sections import WRITERS  # It needs numpy.
 
     try:
         with transaction.atomic():

@@ -23,7 +23,8 @@ from grading_app.publish.report.build import build_document
 from grading_app.publish.report.composition import compose
 from grading_app.publish.report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
-from grading_app.publish.report.section_names import SECTION_NAMES, WRITERS
+from grading_app.publish.report.section_names import SECTION_NAMES
+from grading_app.publish.report.sections import WRITERS
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
@@ -75,7 +76,6 @@ def get_table(document, name):
 def test_every_section_is_written_from_rows(study):
     document = build_document(study)
     assert [one.name for one in document.sections] == list(SECTION_NAMES) == list(WRITERS)
-    assert all(WRITERS.values())
     assert not any("could not be written" in join_texts(document, name) for name in SECTION_NAMES)
     assert "8 items" in join_texts(document, "question")
     assert "32 trials" in join_texts(document, "question")

@@ -19,14 +19,12 @@ from grading_app.publish.report.document import (
     make_table_block,
 )
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec
 from runs_app.models import Experiment
 
 
-@writes("prompts")
 def write_prompts(source: ReportSource) -> Iterator[Block]:
     """Yield each prompt once, as the conditions froze it."""
     prompts: dict[tuple[str, str], Any] = {}
@@ -48,14 +46,12 @@ def _write_turns(messages: list[dict[str, Any]]) -> Iterator[Block]:
         yield Code("\n".join(texts), f"{turn.get('role', '')} message")
 
 
-@writes("prompts")
 def write_instructions(source: ReportSource) -> Iterator[Block]:
     for dimension in source.experiment.dimensions.order_by("pk"):
         yield Heading(f"Instructions of the dimension {dimension}")
         yield Code(dimension.instructions, f"SHA-256 {dimension.content_hash}")
 
 
-@writes("prompts")
 def write_rubrics(source: ReportSource) -> Iterator[Block]:
     rubrics: dict[int, Rubric] = {grader.rubric.pk: grader.rubric for grader in source.graders if grader.rubric}
     for rubric in rubrics.values():
@@ -68,7 +64,6 @@ PROVIDER_DEFAULT = "provider's default"
 NAMED = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 
 
-@writes("settings")
 def write_samplers(source: ReportSource) -> Block:
     rows = {}
     for condition in [*source.generation_conditions, *source.judge_conditions]:
@@ -97,7 +92,6 @@ def write_samplers(source: ReportSource) -> Block:
     return make_table_block(table, column_names, source.get_url("experiment_detail"))
 
 
-@writes("settings")
 def write_settings(source: ReportSource) -> Block:
     experiment = source.experiment
     stopping_rule = describe_stopping_rule(experiment) or "none: every cell was asked"
@@ -131,7 +125,6 @@ def describe_stopping_rule(experiment: Experiment) -> str:
     return text
 
 
-@writes("reproduction")
 def write_summary(source: ReportSource) -> Block | None:
     launches = source.experiment.manifests.count()
     if not launches:
@@ -145,7 +138,6 @@ def write_summary(source: ReportSource) -> Block | None:
     )
 
 
-@writes("reproduction")
 def write_hashes(source: ReportSource) -> Block:
     rows = [{"what": f"Dataset {source.experiment.dataset}", "hash": source.experiment.dataset.content_hash}]
     rows += [
@@ -175,7 +167,6 @@ def write_hashes(source: ReportSource) -> Block:
     )
 
 
-@writes("reproduction")
 def write_launches(source: ReportSource) -> Block | None:
     rows = []
     for manifest in source.experiment.manifests.order_by("pk"):
@@ -198,7 +189,6 @@ def write_launches(source: ReportSource) -> Block | None:
     )
 
 
-@writes("reproduction")
 def write_snapshots(source: ReportSource) -> Block | None:
     snapshots = list(Snapshot.objects.filter(experiment=source.experiment).order_by("pk"))
     if not snapshots:
@@ -213,7 +203,6 @@ def write_snapshots(source: ReportSource) -> Block | None:
     )
 
 
-@writes("reproduction")
 def write_software(source: ReportSource) -> Block:
     manifest = source.manifest
     software = manifest["evalsite"]
@@ -224,7 +213,6 @@ def write_software(source: ReportSource) -> Block:
     return make_table_block(ResultTable("software", "Software of this report", columns, rows))
 
 
-@writes("reproduction")
 def write_commands(source: ReportSource) -> Block:
     slug = source.experiment.slug
     lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]

@@ -9,7 +9,6 @@ from django.db.models import Q
 from evalsite.lib.text.number_format import format_money
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, format_day, format_days, join_words
 from grading_app.results.outcome_table import make_outcome_table
 from grading_app.results.table import ResultColumn, ResultTable, Row
@@ -19,7 +18,6 @@ from runs_app.monitoring.ledger_report import MODEL, STAGE, LedgerLine, Sums, fi
 UNREPORTED = "not reported"
 
 
-@writes("models")
 def write_models(source: ReportSource) -> list[Block | None]:
     models = sorted({condition.model.name for condition in source.generation_conditions})
     return [
@@ -72,7 +70,6 @@ def _make_model_table(source: ReportSource, conditions: list[Condition], name: s
     )
 
 
-@writes("procedure")
 def write_calls(source: ReportSource) -> Block | None:
     n_done, n_failed = source.count("n_done"), source.count("n_failed")
     open_trials = source.count("n_pending") + source.count("n_running")
@@ -109,21 +106,18 @@ def write_calls(source: ReportSource) -> Block | None:
     )
 
 
-@writes("procedure")
 def write_import(source: ReportSource) -> Block | None:
     tool = source.experiment.imported_from
     text = f"The answers were imported from {tool}. This site made no calls."
     return make_paragraph(text, tone="note") if tool else None
 
 
-@writes("procedure")
 def write_outcomes(source: ReportSource) -> Block:
     table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
     has_problems = source.count("n_done") < source.count("n_trials")
     return make_table_block(table, rows=source.get_url("experiment_results"), is_detail=not has_problems)
 
 
-@writes("procedure")
 def write_errors(source: ReportSource) -> Block | None:
     errors: Counter[str] = Counter()
     for run in source.runs:
@@ -138,7 +132,6 @@ def write_errors(source: ReportSource) -> Block | None:
     )
 
 
-@writes("costs")
 def write_costs(source: ReportSource) -> list[Block | None]:
     entries = LedgerEntry.objects.filter(filter_experiment(source.experiment))
     by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from evalsite.lib.text.number_format import format_count
 from grading_app.publish.report.document import Block, Listing, Span, make_paragraph, make_sentence
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import SHARE, describe_coverage
@@ -30,7 +29,6 @@ def limitation(check: Check) -> Check:
     return check
 
 
-@writes("limitations")
 def write_limitations(source: ReportSource) -> Block | None:
     limitations = [[sentence] for check in CHECKS for sentence in check(source)]
     if limitations:

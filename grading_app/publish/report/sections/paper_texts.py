@@ -6,7 +6,6 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.models import GradeCondition
 from grading_app.publish.report.document import Block, Span, make_paragraph, make_sentence
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.sections.appendix import NAMED, describe_stopping_rule
 from grading_app.publish.report.words import count_noun, format_days, join_words
 from grading_app.results import statistic_format
@@ -20,7 +19,6 @@ MAX_NAMES = 4
 """The number of models and of measures that the abstract names; of more it states the number."""
 
 
-@writes("abstract")
 def write_abstract(source: ReportSource) -> list[Block | None]:
     """Return five sentences: the design, the measures, the first two conclusions, and what the numbers rest on."""
     experiment, conditions = source.experiment, source.generation_conditions
@@ -52,7 +50,6 @@ def write_abstract(source: ReportSource) -> list[Block | None]:
     return [make_paragraph(design, measures, *main, basis)]
 
 
-@writes("results_paragraph")
 def write_results_paragraph(source: ReportSource) -> list[Block | None]:
     """Return the means of the conditions, every conclusion with its test, and the correlations with human norms."""
     if not source.measures:
@@ -129,7 +126,6 @@ def _name(names: list[str], noun: str, *, is_first: bool = False) -> str:
     return f"{noun} is {shown[0]}" if len(names) == 1 else f"{noun}s are {join_words(shown)}"
 
 
-@writes("methods")
 def write_methods(source: ReportSource) -> Block | None:
     software = source.manifest["evalsite"]
     commit = f" (commit {software['commit'][:12]})" if software["commit"] else ""

@@ -15,7 +15,6 @@ from grading_app.publish.report.document import (
     make_paragraph,
 )
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import join_words
 from grading_app.raters.measure_descriptions import MEASURE_DESCRIPTIONS
 
@@ -94,7 +93,6 @@ FULL = (
 """The works that this module and the measures of agreement cite, with their titles."""
 
 
-@writes("references")
 def write_references(source: ReportSource) -> list[Block | None]:
     words = "\n".join(text for section in source.sections for text in _list_texts(section))
     lower_words = words.lower()

@@ -18,7 +18,6 @@ from grading_app.publish.report.document import (
     make_table_block,
 )
 from grading_app.publish.report.report_source import ReportSource, make_figure_block
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.raters import agreement_figures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
@@ -68,7 +67,6 @@ SHOWN = {
 MAX_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
 
 
-@writes("results")
 def write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
     """Yield the best conditions, the leaderboard in a table for each measure, and the effort by condition."""
     if not source.measures:
@@ -121,7 +119,6 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
     return replace(table, name=name.replace(":", "-"), title=title, columns=selected, rows=rows, links=[])
 
 
-@writes("results")
 def write_figures(source: ReportSource) -> Iterator[Block]:
     if not source.measures:
         return
@@ -130,7 +127,6 @@ def write_figures(source: ReportSource) -> Iterator[Block]:
         yield make_figure_block(source, figure, is_detail=True)
 
 
-@writes("results")
 def write_measures(source: ReportSource) -> Iterator[Block | None]:
     """Yield the differences and the comparison with norms on each measure, with their figures.
 
@@ -165,7 +161,6 @@ def write_measures(source: ReportSource) -> Iterator[Block | None]:
         yield make_paragraph(make_sentence(text, source.get_url("experiment_analysis")), tone="note")
 
 
-@writes("agreement")
 def write_agreement(source: ReportSource) -> list[Block | None]:
     selection = RatingSelectionForm(QueryDict(), source.experiment).get_selection()
     if selection is None or len(selection.raters) < 2:

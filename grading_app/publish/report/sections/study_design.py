@@ -11,7 +11,6 @@ from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.publish.report.document import Block, Paragraph, Span, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.section_names import writes
 from grading_app.publish.report.sections.appendix import describe_stopping_rule
 from grading_app.publish.report.words import count_noun, format_day, join_words
 from grading_app.results.scores import Measure, list_measures, match_measure
@@ -20,12 +19,10 @@ from runs_app.models import Preregistration
 from runs_app.planning.spec_io import build_spec
 
 
-@writes("question")
 def write_description(source: ReportSource) -> list[Block]:
     return [Paragraph([Span(text)]) for text in source.experiment.description.split("\n\n") if text.strip()]
 
 
-@writes("question")
 def write_design(source: ReportSource) -> Block | None:
     experiment, conditions = source.experiment, source.generation_conditions
     axes = [
@@ -52,7 +49,6 @@ def write_design(source: ReportSource) -> Block | None:
     )
 
 
-@writes("question")
 def write_measures(source: ReportSource) -> Block | None:
     if not source.measures:
         return make_paragraph("No answer has a score yet.", tone="note")
@@ -68,7 +64,6 @@ def write_measures(source: ReportSource) -> Block | None:
     )
 
 
-@writes("question")
 def write_dimensions(source: ReportSource) -> Block | None:
     dimensions = list(source.experiment.dimensions.order_by("pk"))
     if not dimensions:
@@ -93,7 +88,6 @@ def write_dimensions(source: ReportSource) -> Block | None:
     )
 
 
-@writes("preregistration")
 def write_preregistration(source: ReportSource) -> Iterator[Block | None]:
     """Yield the frozen plan, what differs from it, and a table of planned and exploratory measures."""
     plan = Preregistration.objects.filter(experiment=source.experiment).first()
@@ -151,7 +145,6 @@ NOT_STATED = "not stated"
 MAX_CATEGORIES = 40
 
 
-@writes("data")
 def write_items(source: ReportSource) -> Block | None:
     dataset = source.experiment.dataset
     n_images = dataset.items.active().filter(image__isnull=False).count()
@@ -171,7 +164,6 @@ def write_items(source: ReportSource) -> Block | None:
     )
 
 
-@writes("data")
 def write_facts(source: ReportSource) -> Block:
     dataset = source.experiment.dataset
     words = {True: "yes", False: "no"}
@@ -198,7 +190,6 @@ def write_facts(source: ReportSource) -> Block:
     )
 
 
-@writes("data")
 def write_categories(source: ReportSource) -> Block | None:
     dataset = source.experiment.dataset
     counts = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
@@ -213,7 +204,6 @@ def write_categories(source: ReportSource) -> Block | None:
     )
 
 
-@writes("data")
 def write_exclusions(source: ReportSource) -> Block | None:
     dataset = source.experiment.dataset
     counts = dataset.items.filter(excluded=True).order_by("note").values("note").annotate(n=Count("pk"))
@@ -226,7 +216,6 @@ def write_exclusions(source: ReportSource) -> Block | None:
     )
 
 
-@writes("data")
 def write_norms(source: ReportSource) -> Block | None:
     dataset = source.experiment.dataset
     norms = Norm.objects.filter(item__dataset=dataset, item__excluded=False).order_by("dimension").values("dimension")
