@@ -1,8 +1,10 @@
-"""The tables of the verdicts on one answer: gradings, preferences and former verdicts."""
+"""The table of the verdicts on one answer: gradings, preferences and former verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import django_tables2 as tables
@@ -13,106 +15,107 @@ from django.utils.text import Truncator
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
+from grading_app.models import GradeCondition, Grading, SupersededVerdict
 from runs_app.tables.columns import NUMBER, TimeColumn
 
 MAX_RAW = 160  # Characters of the text from which a grader read the score.
 
 
+@dataclass(frozen=True, slots=True)
+class ShownVerdict:
+    """A row of the table: a verdict in the words of the page."""
+
+    by: GradeCondition
+    verdict: SafeString | str
+    reason: SafeString | str
+    created_at: datetime | None
+    superseded_at: datetime | None = None
+
+
 class VerdictTable(tables.Table):
-    by = tables.Column(accessor="condition")
-    reason = tables.Column(empty_values=())
+    """The verdicts on an answer. heading: of the column of verdicts, which holds numbers if it is "Score"."""
+
+    by = tables.Column()
+    verdict = tables.Column()
+    reason = tables.Column()
     created_at = TimeColumn(verbose_name="Graded")
+    superseded_at = TimeColumn(verbose_name="Replaced")
 
     class Meta:
         default = number_format.MISSING
         orderable = False
 
-    def __init__(self, verdicts: list[Any], trial: int) -> None:
-        """Show the verdicts on the page of the trial with this key."""
-        super().__init__(verdicts)
-        self.trial = trial
+    def __init__(self, verdicts: list[ShownVerdict], heading: str = "Score", label: str = "") -> None:
+        is_former = any(verdict.superseded_at for verdict in verdicts)
+        attrs = {"class": "data-table", "aria-label": label} if label else None
+        super().__init__(verdicts, exclude=() if is_former else ("superseded_at",), attrs=attrs)
+        column = self.columns["verdict"].column
+        column.verbose_name, column.attrs = heading, NUMBER if heading == "Score" else {}
 
-    def render_by(self, value: Any) -> SafeString:
+    def render_by(self, value: GradeCondition) -> SafeString:
         return format_html('<span class="chip">{}</span> {}', value.get_kind_display(), value.label)
 
-    def _render_judge_link(self, call: int | None) -> SafeString:
-        if call is None or call == self.trial:
-            return tags.EMPTY
-        return format_html('<a href="{}">The judge\'s call</a>', reverse("trial_detail", args=[call]))
+
+def list_gradings(gradings: Iterable[Grading], trial: int) -> list[ShownVerdict]:
+    """Return the gradings as rows of the page of the trial with this key."""
+    rows = []
+    for grading in gradings:
+        score = (
+            tags.score(grading.score) if grading.parse_ok else tags.status_badge("failed", label=grading.parse_error)
+        )
+        details = format_html_join(" ", '<span class="chip">{}: {}</span>', grading.details)
+        call = _render_judge_link(grading.judged_by_id, trial)
+        reason = _join([_render_reasoning(grading.reasoning), details, _render_raw(grading.score_raw), call])
+        rows.append(ShownVerdict(grading.condition, score, reason, grading.created_at))
+    return rows
 
 
-class GradingTable(VerdictTable):
-    score = tables.Column(attrs=NUMBER, empty_values=())
-
-    class Meta(VerdictTable.Meta):
-        sequence = ("by", "score", "...")
-
-    def render_score(self, record: Any) -> SafeString | str:
-        return tags.score(record.score) if record.parse_ok else tags.status_badge("failed", label=record.parse_error)
-
-    def render_reason(self, record: Any) -> SafeString | str:
-        details = format_html_join(" ", '<span class="chip">{}: {}</span>', record.details)
-        texts = [_render_reasoning(record.reasoning), details, _render_raw(record.score_raw)]
-        return _join([*texts, self._render_judge_link(record.judged_by_id)])
-
-
-class PreferenceTable(VerdictTable):
-    """The preferences between this answer and others, each in a dict with the position of this answer."""
-
-    by = tables.Column(accessor="row__condition")
-    created_at = TimeColumn(accessor="row__created_at", verbose_name="Graded")
-    preference = tables.Column(empty_values=())
-
-    class Meta(VerdictTable.Meta):
-        attrs = {"class": "data-table", "aria-label": "Preferences of judges and people between two answers"}
-        sequence = ("by", "preference", "...")
-
-    def render_preference(self, record: Mapping[str, Any]) -> SafeString:
-        order = {"a": "first", "b": "second"}.get(record["position"])
-        if order is None:
-            return format_html("{}", _render_winner(record))
-        return format_html(
-            '{} <span class="muted">shown {}, compared with {}</span>',
-            _render_winner(record), order, _render_trial_link(record["other"]),
-        )  # fmt: skip
-
-    def render_reason(self, record: Mapping[str, Any]) -> SafeString | str:
-        row = record["row"]
-        return _join([_render_reasoning(row.reasoning), self._render_judge_link(row.judged_by_id)])
+def list_preferences(preferences: Iterable[Mapping[str, Any]], trial: int) -> list[ShownVerdict]:
+    """Return the preferences between this answer and others, each from a dict with the position of this answer."""
+    rows = []
+    for preference in preferences:
+        row, order = preference["row"], {"a": "first", "b": "second"}.get(preference["position"])
+        verdict: SafeString | str
+        if row.parse_error:
+            verdict = tags.status_badge("failed", label=row.parse_error)
+        elif row.winner == "tie":
+            verdict = "Tie"
+        elif not preference["position"]:
+            verdict = str(row.get_winner_display())
+        else:
+            verdict = format_html("<strong>{}</strong>", "This answer") if preference["won"] else "The other answer"
+        if order is not None:
+            other = _render_trial_link(preference["other"])
+            verdict = format_html('{} <span class="muted">shown {}, compared with {}</span>', verdict, order, other)
+        reason = _join([_render_reasoning(row.reasoning), _render_judge_link(row.judged_by_id, trial)])
+        rows.append(ShownVerdict(row.condition, verdict, reason, row.created_at))
+    return rows
 
 
-class FormerVerdictTable(VerdictTable):
-    score = tables.Column(attrs=NUMBER, empty_values=())
-    created_at = TimeColumn(accessor="given_at", verbose_name="Graded")
-    superseded_at = TimeColumn(verbose_name="Replaced")
-
-    class Meta(VerdictTable.Meta):
-        sequence = ("by", "score", "...")
-
-    def render_score(self, record: Any) -> SafeString | str:
-        if error := record.content.get("parse_error"):
-            return tags.status_badge("failed", label=error)
-        if record.winner:
-            return format_html("{} against {}", record.winner, _render_trial_link(record.rival_id))
-        return tags.score(record.score)
-
-    def render_reason(self, record: Any) -> SafeString | str:
-        content = record.content
-        return _join([_render_reasoning(content.get("reasoning")) or _render_raw(content.get("score_raw"))])
+def list_former_verdicts(verdicts: Iterable[SupersededVerdict]) -> list[ShownVerdict]:
+    rows = []
+    for former in verdicts:
+        content = former.content
+        verdict: SafeString | str
+        if error := content.get("parse_error"):
+            verdict = tags.status_badge("failed", label=error)
+        elif former.winner:
+            verdict = format_html("{} against {}", former.winner, _render_trial_link(former.rival_id))
+        else:
+            verdict = tags.score(former.score)
+        reason = _join([_render_reasoning(content.get("reasoning")) or _render_raw(content.get("score_raw"))])
+        rows.append(ShownVerdict(former.condition, verdict, reason, former.given_at, former.superseded_at))
+    return rows
 
 
-def _render_winner(record: Mapping[str, Any]) -> SafeString | str:
-    row = record["row"]
-    if row.parse_error:
-        return tags.status_badge("failed", label=row.parse_error)
-    if row.winner == "tie":
-        return "Tie"
-    if not record["position"]:
-        return str(row.get_winner_display())
-    return format_html("<strong>{}</strong>", "This answer") if record["won"] else "The other answer"
+def _render_judge_link(call: int | None, trial: int) -> SafeString:
+    """Return a link to the judge's call, unless the page shows that call."""
+    if call is None or call == trial:
+        return tags.EMPTY
+    return format_html('<a href="{}">The judge\'s call</a>', reverse("trial_detail", args=[call]))
 
 
-def _render_trial_link(trial: int) -> SafeString:
+def _render_trial_link(trial: int | None) -> SafeString:
     return format_html('<a href="{}">trial {}</a>', reverse("trial_detail", args=[trial]), trial)
 
 

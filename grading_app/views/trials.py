@@ -17,7 +17,7 @@ from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.long_text import build_text_response
 from grading_app.filters import TrialFilter
 from grading_app.models import GradeCondition, Grading
-from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
+from grading_app.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
 from runs_app.annotations import group_by_trial
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models.totals import Totals
@@ -39,6 +39,7 @@ from runs_app.views.annotations import build_panel_context
 
 CURSORS = ("after", "before")
 MAX_SCORE_COLUMNS = 6  # In the list. The page of a trial shows all scores.
+PREFERENCES_LABEL = "Preferences of judges and people between two answers"
 MAX_VERDICTS = 100  # Each judge compares an answer with those of every other condition, in both orders.
 
 
@@ -188,14 +189,16 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
         "gradings": gradings,
-        "grading_table": GradingTable(gradings, trial.pk),
+        "grading_table": VerdictTable(list_gradings(gradings, trial.pk)),
         "norm": trial.item.norms.filter(dimension=trial.dimension.name).first()
         if trial.item and trial.dimension
         else None,
-        "former_verdicts": FormerVerdictTable(
-            list(trial.superseded.select_related("condition").order_by("-pk")[:MAX_VERDICTS]), trial.pk
+        "former_verdicts": VerdictTable(
+            list_former_verdicts(trial.superseded.select_related("condition").order_by("-pk")[:MAX_VERDICTS])
         ),
-        "preferences": PreferenceTable(_list_preferences(trial), trial.pk),
+        "preferences": VerdictTable(
+            list_preferences(_load_preferences(trial), trial.pk), "Preference", label=PREFERENCES_LABEL
+        ),
         "query": _encode_query(request),
         "other_answers": list_other_answers(request.user, trial),
         **_build_neighbour_context(request, trial),
@@ -249,7 +252,7 @@ def _get_visible_trial(request: HttpRequest, pk: int) -> Trial:
     return trial
 
 
-def _list_preferences(trial: Trial) -> list[dict[str, Any]]:
+def _load_preferences(trial: Trial) -> list[dict[str, Any]]:
     """Return the preferences between this answer and others, newest first.
 
     For a judge's call, return the verdict that was parsed from its reply. Each entry holds the position of this answer

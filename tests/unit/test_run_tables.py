@@ -7,7 +7,7 @@ import pytest
 from django.utils.html import strip_tags
 
 from grading_app.models import GradeCondition, Grading, Preference, SupersededVerdict
-from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
+from grading_app.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
 from runs_app.models import Endpoint, LanguageModel, Preflight, Wave
 from runs_app.models.totals import Totals
 from runs_app.monitoring.progress import WaveTotals
@@ -63,7 +63,7 @@ def test_a_preflight_before_a_change_of_its_endpoint_is_marked():
 )
 def test_a_grading_shows_its_score_and_reason(fields, score, reason):
     grading = Grading(**{"condition": JUDGE, "parse_ok": True, "judged_by_id": 9, "created_at": NOW} | fields)
-    ((by, *cells),) = read_cells(GradingTable([grading], 7), "by", "score", "reason")
+    ((by, *cells),) = read_cells(VerdictTable(list_gradings([grading], 7)), "by", "verdict", "reason")
     assert by.endswith(" strict")
     assert cells == [score, reason]
 
@@ -80,7 +80,7 @@ def test_a_grading_shows_its_score_and_reason(fields, score, reason):
 def test_a_preference_names_the_winner_from_the_view_of_this_answer(winner, position, text):
     row = Preference(condition=JUDGE, winner=winner, created_at=NOW)
     entry = {"row": row, "position": position, "other": 8 if position else None, "won": winner == position}
-    assert read_cells(PreferenceTable([entry], 7), "preference", "reason") == [(text, "–")]
+    assert read_cells(VerdictTable(list_preferences([entry], 7)), "verdict", "reason") == [(text, "–")]
 
 
 def test_a_former_verdict_shows_its_score_or_winner():
@@ -95,6 +95,6 @@ def test_a_former_verdict_shows_its_score_or_winner():
         )
         for content in contents
     ]
-    assert read_cells(FormerVerdictTable(verdicts, 7), "score", "reason") == [
+    assert read_cells(VerdictTable(list_former_verdicts(verdicts)), "verdict", "reason") == [
         ("0.5", "read half"), ("A against trial 8", "Better."), ("no_score", "–"),
     ]  # fmt: skip
