@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,87 +10,17 @@ import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text.number_format import MISSING, format_count
 from grading_app.results import statistic_format
+from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.tables.results import NumberColumn
 
 if TYPE_CHECKING:
     from grading_app.raters.agreement_report import JudgeComparison, MeasureResult
     from grading_app.statistics.estimates import AgreementEstimate
-from grading_app.statistics.known_coverage import describe_estimates_coverage
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
-
-
-class EstimateTable(tables.Table):
-    """A table of named estimates of agreement. `coverage_note` says which of their intervals cover less than 95 %."""
-
-    def format_interval(self, low: float | None, high: float | None) -> str:
-        return statistic_format.format_interval(low, high)
-
-    @property
-    def coverage_note(self) -> str:
-        return describe_estimates_coverage((row.name, row.estimate) for row in self.data)
-
-    def render_interval(self, record: MeasureResult | JudgeEstimate) -> str:
-        """Return the interval, or the reason why it is missing."""
-        if record.estimate is None:
-            return MISSING
-        interval = self.format_interval(record.estimate.low, record.estimate.high)
-        return interval if interval != MISSING else record.estimate.interval.removeprefix("no interval: ") or MISSING
-
-
-class MeasureTable(EstimateTable):
-    """A row for each measure, with its formula and source in a disclosure."""
-
-    name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
-    value = NumberColumn(verbose_name="Estimate", empty_values=())
-    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
-    units = NumberColumn(empty_values=())
-    raters = NumberColumn(empty_values=())
-    left_out = NumberColumn(verbose_name="Excluded", empty_values=())
-
-    class Meta:
-        orderable = False
-        default = MISSING
-        attrs = {"class": "data-table keep-table"}
-        row_attrs = {"class": lambda record: "is-fitting" if record.suits_scale else ""}
-
-    def __init__(self, measures: Iterable[MeasureResult]) -> None:
-        super().__init__(list(measures))
-
-    def format_interval(self, low: float | None, high: float | None) -> str:
-        return statistic_format.format_coefficient_interval(low, high)
-
-    def render_name(self, record: MeasureResult) -> SafeString:
-        chip = format_html(' <span class="chip">{}</span>', "fits this scale") if record.suits_scale else ""
-        texts = [record.description.meaning, record.description.formula, record.description.citation]
-        if record.estimate is not None:
-            n_used, total = record.estimate.units, record.estimate.units + record.estimate.left_out
-            texts.append(f"Units: {format_count(n_used)} of {format_count(total)}, {record.description.uses}.")
-            if record.estimate.interval:
-                is_percentile = record.estimate.interval.startswith("percentile")
-                resamples = f", {record.estimate.resamples:,} resamples" if is_percentile else ""
-                texts.append(f"Interval: {record.estimate.interval}{resamples}.")
-        details = format_html_join("", "<p>{}</p>", ((text,) for text in texts))
-        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, chip, details)
-
-    def render_value(self, record: MeasureResult) -> str | SafeString:
-        if record.estimate is None or record.estimate.estimate is None:
-            return format_html('<span class="muted why">{}</span>', record.reason)
-        text = statistic_format.format_coefficient(record.estimate.estimate)
-        if record.name.startswith("ICC(") and record.estimate.estimate < 0:
-            return format_html('{} <span class="muted why">{}</span>', text, BELOW_ZERO)
-        return text
-
-    def render_units(self, record: MeasureResult) -> str:
-        return format_count(record.estimate.units) if record.estimate else MISSING
-
-    def render_raters(self, record: MeasureResult) -> str:
-        return format_count(record.estimate.raters) if record.estimate else MISSING
-
-    def render_left_out(self, record: MeasureResult) -> str:
-        return format_count(record.estimate.left_out) if record.estimate else MISSING
 
 
 @dataclass(frozen=True)
@@ -102,32 +32,81 @@ class JudgeEstimate:
     meaning: str
 
 
-class JudgeEstimateTable(EstimateTable):
-    """A row for each estimate about the judge and people, with its meaning in a disclosure."""
+class EstimateTable(tables.Table):
+    """A row for each estimate of agreement, with its meaning, formula and source in a disclosure.
+
+    of_judge: the rows are estimates about the judge and people, on the scale of the ratings; otherwise measures, which
+    are coefficients. `coverage_note` says which of their intervals cover less than 95 %.
+    """
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
     interval = NumberColumn(verbose_name="95 % interval", empty_values=())
-    units = NumberColumn(empty_values=())
+    units = NumberColumn(accessor="estimate__units")
+    raters = NumberColumn(accessor="estimate__raters")
+    left_out = NumberColumn(accessor="estimate__left_out", verbose_name="Excluded")
 
     class Meta:
         orderable = False
-        attrs = {"class": "data-table keep-table"}
         default = MISSING
+        attrs = {"class": "data-table keep-table"}
+        row_attrs = {"class": lambda record: "is-fitting" if getattr(record, "suits_scale", False) else ""}
 
-    def render_name(self, record: JudgeEstimate) -> SafeString:
-        method = record.estimate.interval
-        interval = f"Interval: {method}." if method else ""
-        return format_html(
-            '<details class="more"><summary>{}</summary><p>{}</p><p>{}</p><p>{}</p></details>',
-            record.name, record.meaning, record.estimate.formula, interval,
-        )  # fmt: skip
+    def __init__(self, rows: Sequence[MeasureResult | JudgeEstimate], *, of_judge: bool = False) -> None:
+        super().__init__(rows, exclude=("raters", "left_out") if of_judge else ())
+        self.of_judge = of_judge
 
-    def render_value(self, record: JudgeEstimate) -> str:
-        return statistic_format.format_number(record.estimate.estimate)
+    @property
+    def coverage_note(self) -> str:
+        return describe_estimates_coverage((row.name, row.estimate) for row in self.data)
 
-    def render_units(self, record: JudgeEstimate) -> str:
-        return format_count(record.estimate.units)
+    def render_name(self, record: MeasureResult | JudgeEstimate) -> SafeString:
+        estimate, chip = record.estimate, tags.EMPTY
+        if isinstance(record, JudgeEstimate):
+            texts = [record.meaning, record.estimate.formula]
+        else:
+            texts = [record.description.meaning, record.description.formula, record.description.citation]
+            if record.suits_scale:
+                chip = format_html(' <span class="chip">{}</span>', "fits this scale")
+            if estimate is not None:
+                total = estimate.units + estimate.left_out
+                uses = f"{format_count(estimate.units)} of {format_count(total)}, {record.description.uses}"
+                texts.append(f"Units: {uses}.")
+        if estimate is not None and estimate.interval:
+            is_percentile = estimate.interval.startswith("percentile") and not self.of_judge
+            resamples = f", {estimate.resamples:,} resamples" if is_percentile else ""
+            texts.append(f"Interval: {estimate.interval}{resamples}.")
+        details = format_html_join("", "<p>{}</p>", ((text,) for text in texts))
+        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, chip, details)
+
+    def render_value(self, record: MeasureResult | JudgeEstimate) -> str | SafeString:
+        if isinstance(record, JudgeEstimate):
+            return statistic_format.format_number(record.estimate.estimate)
+        if record.estimate is None or record.estimate.estimate is None:
+            return format_html('<span class="muted why">{}</span>', record.reason)
+        text = statistic_format.format_coefficient(record.estimate.estimate)
+        if record.name.startswith("ICC(") and record.estimate.estimate < 0:
+            return format_html('{} <span class="muted why">{}</span>', text, BELOW_ZERO)
+        return text
+
+    def render_interval(self, record: MeasureResult | JudgeEstimate) -> str:
+        """Return the interval, or the reason why it is missing."""
+        if record.estimate is None:
+            return MISSING
+        format_ends = (
+            statistic_format.format_interval if self.of_judge else statistic_format.format_coefficient_interval
+        )
+        interval = format_ends(record.estimate.low, record.estimate.high)
+        return interval if interval != MISSING else record.estimate.interval.removeprefix("no interval: ") or MISSING
+
+    def render_units(self, value: int) -> str:
+        return format_count(value)
+
+    def render_raters(self, value: int) -> str:
+        return format_count(value)
+
+    def render_left_out(self, value: int) -> str:
+        return format_count(value)
 
 
 CONCORDANCE = "Lin's concordance with the mean of the other people"

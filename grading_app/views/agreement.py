@@ -22,8 +22,7 @@ from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.tables.agreement import (
-    JudgeEstimateTable,
-    MeasureTable,
+    EstimateTable,
     list_judge_estimates,
     list_mean_estimates,
 )
@@ -81,8 +80,8 @@ def _make_report_context(
         "checks": _list_checks(selection),
         "fitting": fitting[0] if fitting else None,
         "fitting_coverage": describe_estimates_coverage((row.name, row.estimate) for row in fitting[:1]),
-        "measures": MeasureTable(report.measures) if report.measures else None,
-        "against": JudgeEstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs))
+        "measures": EstimateTable(report.measures) if report.measures else None,
+        "against": EstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs), of_judge=True)
         if comparison
         else None,
         "references": [
@@ -90,7 +89,7 @@ def _make_report_context(
             for reference in selection.references
             if (table := _make_reference_table(selection, report, reference)).rows
         ],
-        "means": JudgeEstimateTable(list_mean_estimates(comparison, in_pairs=selection.in_pairs))
+        "means": EstimateTable(list_mean_estimates(comparison, in_pairs=selection.in_pairs), of_judge=True)
         if comparison
         else None,
         "figures": {

@@ -11,7 +11,7 @@ from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
-from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
+from grading_app.tables.agreement import BELOW_ZERO, EstimateTable
 
 
 def build_ratings(values, raters):
@@ -65,7 +65,9 @@ def test_a_negative_icc_is_explained():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
     icc = intraclass_correlation(Ratings.from_table(values), "1,k").estimate
     assert icc < 0
-    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(compute_report(values, "abc").measures).rows}
+    rows = {
+        row.record.name: row.get_cell("value") for row in EstimateTable(compute_report(values, "abc").measures).rows
+    }
     assert BELOW_ZERO in rows["ICC(1,k)"]
     assert BELOW_ZERO not in str(rows["Percent agreement"])
 
