@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,18 +50,34 @@ class ConditionCloseness:
 
 def load_norms(experiment: Experiment, measure: Measure, items: Integers) -> ItemNorms | None:
     """Return the norms of these items on the dimension of a rating, matched by its name; None if no item has one."""
-    if not measure.is_rating or measure.dimension is None:
-        return None
-    names = Dimension.objects.filter(pk=measure.dimension).values("name")
-    rows = Norm.objects.filter(item__dataset=experiment.dataset_id, dimension__in=names)
-    if len(items) <= MAX_LISTED_ITEMS:
-        rows = rows.filter(item__in=items.tolist())
-    by_item = {item: values for item, *values in rows.values_list("item", "mean", "sd", "n").iterator()}
-    if not by_item:
-        return None
-    values = [by_item.get(pk, (None, None, None)) for pk in items.tolist()]
-    mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
-    return None if np.isnan(mean).all() else ItemNorms(mean, sd, n)
+    return load_norms_of_many({experiment.pk: (experiment.dataset_id, measure, items)}).get(experiment.pk)
+
+
+def load_norms_of_many(wanted: Mapping[int, tuple[int, Measure, Integers]]) -> dict[int, ItemNorms]:
+    """Return what `load_norms` returns, by the key of the experiment, in two queries at most.
+
+    wanted: the dataset, the measure and the items of each experiment. Experiments without a norm are left out.
+    """
+    rated = {key: one for key, one in wanted.items() if one[1].is_rating and one[1].dimension is not None}
+    if not rated:
+        return {}
+    dimensions = Dimension.objects.filter(pk__in={measure.dimension for _, measure, _ in rated.values()})
+    names = dict(dimensions.values_list("pk", "name"))
+    datasets = {dataset for dataset, *_ in rated.values()}
+    rows = Norm.objects.filter(item__dataset__in=datasets, dimension__in=set(names.values()))
+    listed = {item for *_, items in rated.values() for item in items.tolist()}
+    if len(listed) <= MAX_LISTED_ITEMS:
+        rows = rows.filter(item__in=listed)
+    by_item = {(item, name): values for item, name, *values in rows.values_list(
+        "item", "dimension", "mean", "sd", "n").iterator()}  # fmt: skip
+    found = {}
+    for key, (_, measure, items) in rated.items():
+        name = names[measure.dimension or 0]
+        values = [by_item.get((pk, name), (None, None, None)) for pk in items.tolist()]
+        mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
+        if not np.isnan(mean).all():
+            found[key] = ItemNorms(mean, sd, n)
+    return found
 
 
 def estimate_closeness(scores: ItemScores, norms: ItemNorms) -> dict[int, ConditionCloseness]:

@@ -472,45 +472,56 @@ def count_ratings(
     return counts
 
 
-def load_highest_scores(measures: Mapping[int, Measure]) -> dict[int, tuple[ItemScores, int]]:
-    """Return the scores of the condition with the highest mean, and the number of conditions with a score.
+CHOSEN = """grading_app_answerscore
+    JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[], %(dimensions)s::bigint[])
+        AS chosen (experiment_id, grader_kind, grader_id, of_dimension) USING (experiment_id, grader_kind, grader_id)
+    WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s) AND grader_id = ANY(%(graders)s)
+        AND (of_dimension IS NULL OR dimension_id = of_dimension)"""
+"""SQL for the scores of one measure of each of several experiments."""
 
-    Of equal means, the one with the fewest missing scores counts. measures: one for each experiment, by its key. One
-    query for any number of experiments. Experiments without an answer are left out. `is_binary` is that of all
-    conditions of the experiment. Missing scores are those of `load_scores`.
+
+def load_scores_of_many(measures: Mapping[int, Measure]) -> dict[int, ItemScores]:
+    """Return the scores of one measure of each experiment by its key, over all waves, as `load_scores` does.
+
+    One query for any number of experiments. Experiments without an answer are left out. Items are in the order of their
+    keys.
     """
     rows = fetch_rows(
-        f"""WITH cells AS (
-            SELECT experiment_id, condition_id, item_id, count(score) AS n, count(*) - count(score) AS missing,
-                avg(score) AS mean, var_pop(score) * count(score) AS within, {ALL_ZERO_OR_ONE} AS is_binary
-            FROM grading_app_answerscore
-            JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[], %(dimensions)s::bigint[])
-                AS chosen (experiment_id, grader_kind, grader_id, of_dimension)
-                USING (experiment_id, grader_kind, grader_id)
-            WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s)
-                AND grader_id = ANY(%(graders)s)
-                AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2, 3
-        ), ranked AS MATERIALIZED (
-            SELECT experiment_id, condition_id, bool_and(bool_and(is_binary)) OVER of_experiment AS is_binary,
-                count(sum(n * mean)) OVER of_experiment AS conditions,
-                row_number() OVER (PARTITION BY experiment_id
-                    ORDER BY sum(n * mean) / nullif(sum(n), 0) DESC NULLS LAST, sum(missing), condition_id) AS place
-            FROM cells GROUP BY 1, 2 WINDOW of_experiment AS (PARTITION BY experiment_id)
-        ) SELECT experiment_id, condition_id, ranked.is_binary, conditions, item_id, n, missing, mean, within
-        FROM cells JOIN ranked USING (experiment_id, condition_id) WHERE place = 1 ORDER BY 1, item_id""",  # noqa: S608
-        {
-            "experiments": list(measures),
-            "kinds": [measure.kind for measure in measures.values()],
-            "graders": [measure.grader for measure in measures.values()],
-            "dimensions": [measure.dimension for measure in measures.values()],
-        },
+        f"""SELECT experiment_id, item_id, condition_id, count(score), count(*) - count(score), avg(score),
+                var_pop(score) * count(score), {ALL_ZERO_OR_ONE}
+            FROM {CHOSEN} GROUP BY 1, 2, 3 ORDER BY 1, 2""",  # noqa: S608
+        _choose(measures),
     )
     found = {}
-    for (experiment, condition, is_binary, conditions), group in groupby(rows, key=lambda row: row[:4]):
-        cells = [(row[4], condition, *row[5:]) for row in group]
-        scores = ItemScores.from_rows(cells, [cell[0] for cell in cells], [condition], is_binary=is_binary)
-        found[experiment] = (scores, conditions)
+    for experiment, group in groupby(rows, key=lambda row: row[0]):
+        cells = [row[1:] for row in group]
+        items, conditions = list(dict.fromkeys(cell[0] for cell in cells)), sorted({cell[1] for cell in cells})
+        is_binary = all(cell[6] for cell in cells)
+        found[experiment] = ItemScores.from_rows([cell[:6] for cell in cells], items, conditions, is_binary=is_binary)
     return found
+
+
+def count_missing_of_many(measures: Mapping[int, Measure]) -> dict[int, dict[int, dict[str, int]]]:
+    """Return what `count_missing` returns for one measure of each experiment, by its key, in one query."""
+    rows = fetch_rows(
+        f"""SELECT experiment_id, condition_id, missing, count(*) FROM {CHOSEN} AND missing <> ''
+            GROUP BY 1, 2, 3 ORDER BY 1, 2, 4 DESC, 3""",  # noqa: S608
+        _choose(measures),
+    )
+    found: dict[int, dict[int, dict[str, int]]] = {}
+    for experiment, condition, reason, n in rows:
+        found.setdefault(experiment, {}).setdefault(condition, {})[reason] = n
+    return found
+
+
+def _choose(measures: Mapping[int, Measure]) -> dict[str, Any]:
+    """Return the parameters of CHOSEN."""
+    return {
+        "experiments": list(measures),
+        "kinds": [measure.kind for measure in measures.values()],
+        "graders": [measure.grader for measure in measures.values()],
+        "dimensions": [measure.dimension for measure in measures.values()],
+    }
 
 
 def estimate(

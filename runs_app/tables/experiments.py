@@ -35,7 +35,7 @@ class ExperimentTable(tables.Table):
     n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
     trials = CountColumn(empty_values=())
     progress = tables.Column(empty_values=(), orderable=False)
-    score = tables.Column(verbose_name="Highest mean", empty_values=(), orderable=False, attrs=NUMBER)
+    score = tables.Column(verbose_name="Highest score", empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     created_at = tables.Column(verbose_name="Created", attrs=TIGHT)
 
@@ -68,7 +68,7 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        lines = [text for text in (headline.label, headline.measure, headline.basis) if text]
+        lines = [text for text in (headline.label, headline.subject, headline.basis) if text]
         return format_html(
             '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small>{}</span>',
             reverse("experiment_results", args=[record.slug]),

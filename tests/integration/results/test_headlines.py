@@ -129,8 +129,8 @@ def test_a_condition_that_refused_answers_is_not_the_best_and_its_scored_answers
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     listed, home = page_text(open_list(client, study)), page_text(client.get(reverse("home")))
     assert "100.0 %" in listed
-    assert "12 of 20 scored" in listed
-    assert "highest of 2 conditions, 12 of 20 scored" in home
+    assert "12 of 20 scored (8 refused)" in listed
+    assert "highest of 2 conditions, 12 of 20 scored (8 refused)" in home
     assert "best of" not in home
 
 

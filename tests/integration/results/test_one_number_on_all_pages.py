@@ -223,8 +223,8 @@ def test_the_list_of_experiments_shows_the_highest_of_these_means_with_its_inter
     (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
     headline = load_headlines([totals], experiment.owner)[experiment.pk]
     best = max(estimate_conditions(experiment), key=lambda record: record["mean"])
-    assert (headline.mean, headline.label, headline.is_share) == (
-        pytest.approx(best["mean"]), best["condition"], is_share,
+    assert (headline.value, headline.label, headline.kind) == (
+        pytest.approx(best["mean"]), best["condition"], "share" if is_share else "mean",
     )  # fmt: skip
     assert best["text"] == f"{headline.text} [{headline.interval}]"
 
