@@ -132,7 +132,8 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
-    small, answers = [], 0
+    small: list[int] = []
+    answers = 0
     for pk in missing:
         if answers + done[pk] <= MAX_ANSWERS_PER_REQUEST:
             small, answers = [*small, pk], answers + done[pk]
