@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from django.conf import settings
+
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import record_changes
 from grading_app.judging import grader_lookup
@@ -12,6 +14,7 @@ from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
+from grading_app.retention import remove_raw_responses
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
 from runs_app.grading_interface import GRADE
@@ -72,6 +75,13 @@ def _make_requested_snapshot(experiment: Experiment, job: BackgroundJob) -> str:
             record_changes([(experiment, "", "not made")], by=author, reason=problem, aspect="snapshot")
         job.finish(problem)
     return digest
+
+
+def apply_retention_rule() -> int:
+    """Remove raw responses that are due by the site's setting. Return their number."""
+    if not settings.RAW_RESPONSE_DAYS:
+        return 0
+    return remove_raw_responses(settings.RAW_RESPONSE_DAYS, by="retention rule", seconds=SECONDS)
 
 
 def import_uploaded_study(job_key: int) -> str:

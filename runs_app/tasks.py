@@ -19,7 +19,12 @@ from datasets_app.models import BackgroundJob
 from runs_app.grading_interface import grading
 from runs_app.llm.calls import CallReply, CallRequest
 from runs_app.notifications import enqueue_sending, notice_events, send_due
-from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_grading_of_idle_runs, enqueue_one_drain
+from runs_app.taskqueue.enqueue import (
+    enqueue_drains,
+    enqueue_grading_of_idle_runs,
+    enqueue_one_drain,
+    enqueue_retention_rule,
+)
 from runs_app.taskqueue.supervisor_channel import is_stop_requested
 
 if TYPE_CHECKING:
@@ -93,6 +98,7 @@ def maintain(queue: str | None = None) -> int:
     BackgroundJob.objects.sweep()
     grading().decide_rounds()
     enqueue_grading_of_idle_runs()
+    enqueue_retention_rule()
     notice_events()
     enqueue_sending()
     if is_drain_needed():

@@ -21,6 +21,16 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Return whether a change of a row removes its raw response, keeps its hash and the time, and changes nothing else.
+CREATE OR REPLACE FUNCTION runs_app_only_removes_raw_response(was jsonb, becomes jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+SELECT was ->> 'raw_response' IS NOT NULL AND becomes ->> 'raw_response' IS NULL AND was ->> 'raw_sha256' = ''
+    AND becomes ->> 'raw_sha256' = encode(sha256(convert_to(was ->> 'raw_response', 'UTF8')), 'hex')
+    AND becomes -> 'raw_removed_at' = to_jsonb(transaction_timestamp())
+    AND was - '{raw_response,raw_sha256,raw_removed_at}'::text[]
+        = becomes - '{raw_response,raw_sha256,raw_removed_at}'::text[]
+$$;
+
 -- ## runs_app_endpoint, runs_app_languagemodel
 
 -- An endpoint in use keeps its provider, because a condition's snapshot names what was sent.
@@ -200,9 +210,11 @@ FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## runs_app_trial
 
--- A done trial never changes. Checked after the update, because a check before it locks the row a second time.
+-- A done trial never changes, except that its raw response may be removed. Checked after the update, because a check
+-- before it locks the row a second time.
 CREATE OR REPLACE FUNCTION runs_app_trial_done_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF runs_app_only_removes_raw_response(to_jsonb(OLD), to_jsonb(NEW)) THEN RETURN NULL; END IF;
     RAISE EXCEPTION 'trial % is done: it never changes', OLD.id USING ERRCODE = 'restrict_violation';
 END $$;
 
@@ -245,8 +257,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## runs_app_attempt
 
--- An attempt is a call that was made: it never changes. A late answer completes the row of a lost call, and the
--- deletion of a worker's row clears the link to it.
+-- An attempt is a call that was made: it never changes. A late answer completes the row of a lost call, the deletion
+-- of a worker's row clears the link to it, and its raw response may be removed.
 CREATE OR REPLACE FUNCTION runs_app_attempt_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.outcome = 'lost' AND NEW.outcome = 'late'
@@ -255,6 +267,7 @@ BEGIN
         RETURN NEW;
     END IF;
     IF NEW.worker_id IS NULL AND to_jsonb(OLD) - 'worker_id' = to_jsonb(NEW) - 'worker_id' THEN RETURN NEW; END IF;
+    IF runs_app_only_removes_raw_response(to_jsonb(OLD), to_jsonb(NEW)) THEN RETURN NEW; END IF;
     RAISE EXCEPTION 'attempt % is a call that was made: it never changes', OLD.id
         USING ERRCODE = 'restrict_violation', HINT = 'Only the late answer of a lost call completes its row.';
 END $$;

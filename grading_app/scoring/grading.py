@@ -111,6 +111,17 @@ def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force
         record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, aspect="gradings")
 
 
+def is_graded(experiment: Experiment) -> bool:
+    """Return whether every rule of the design has graded every answer."""
+    rules = list_rules(experiment)
+    known = set(experiment.grade_conditions.values_list("grade_condition_id", flat=True))
+    return all(
+        rule.grade_condition_id in known
+        and _RuleGrading(experiment, rule, None, False, math.inf)._count_if_complete() is not None
+        for rule in rules
+    )
+
+
 def list_rules(experiment: Experiment) -> list[ScoringRule]:
     """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
     if experiment.scorers:

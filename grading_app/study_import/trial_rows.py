@@ -225,7 +225,7 @@ def _fill_trial(
     study_trial: StudyTrial, rows: StudyRows, run: Run, *, sample_idx: int, subject_id: int | None = None
 ) -> Trial:
     """Return the row of an answer, or of the verdict on the answer `subject_id`."""
-    is_reply = study_trial.is_done and study_trial.raw_response is None
+    is_answer = study_trial.is_done and study_trial.raw_response in (None, study_trial.answer)
     is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
     trial = Trial(
         run=run,
@@ -239,7 +239,7 @@ def _fill_trial(
         parse_error="no_rating_found" if is_unreadable else "",
         answer=study_trial.answer,
         reasoning=study_trial.reasoning,
-        raw_response=study_trial.answer if is_reply else study_trial.raw_response,
+        raw_response=None if is_answer else study_trial.raw_response,
         messages=None if study_trial.messages is None else [dict(turn) for turn in study_trial.messages],
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,

@@ -215,7 +215,7 @@ def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     texts = {
         "answer": trial.answer,
         "reasoning": trial.reasoning,
-        "response": trial.raw_response,
+        "response": trial.raw_text,
         "error": trial.error,
         "target": trial.item.target if trial.item else "",
     }

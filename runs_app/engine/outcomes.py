@@ -49,6 +49,7 @@ def build_answer_outcome(reply: CallReply, scale: RatingScale | None) -> Outcome
     """Return the outcome of an answer. It always ends its trial: an unreadable rating is a result, not an error."""
     columns = build_reply_columns(reply) | {
         "raw_response": reply.raw_text,
+        "raw_sha256": reply.raw_sha256,
         "answer": reply.text if reply.text.strip() else "",
         "reasoning": reply.reasoning,
         "truncated": reply.truncated,

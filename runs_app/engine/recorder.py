@@ -67,11 +67,17 @@ CALL_COLUMNS = {name: ATTEMPT_COLUMNS[name] for name in ("raw_response", "reques
 def list_column_expressions(columns: Mapping[str, str]) -> list[str]:
     """Return the SQL expressions of these columns.
 
-    A missing text becomes empty and a missing boolean becomes false. Only a raw response may be NULL.
+    A missing text becomes empty and a missing boolean becomes false. Only a raw response may be NULL. It is stored only
+    if it differs from the answer.
     """
     defaults = {"text": "''", "bool": "false"}
+    raw_response = "nullif(r.raw_response, r.answer)" if "answer" in columns else "r.raw_response"
     return [
-        f"coalesce(r.{name}, {defaults[kind]})" if kind in defaults and name != "raw_response" else f"r.{name}"
+        raw_response
+        if name == "raw_response"
+        else f"coalesce(r.{name}, {defaults[kind]})"
+        if kind in defaults
+        else f"r.{name}"
         for name, kind in columns.items()
     ]
 

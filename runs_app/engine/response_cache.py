@@ -77,7 +77,8 @@ def build_cached_reply(trial: Trial) -> CallReply:
     fields = {name: getattr(trial, name) for name in REPLY_FIELDS}
     return CallReply(
         text=trial.answer,
-        raw_text=trial.raw_response or "",
+        raw_text=trial.raw_text,
+        raw_sha256=trial.raw_sha256,
         reasoning=trial.reasoning,
         refused=trial.refused,
         cost_source="unknown",

@@ -159,13 +159,14 @@ class CallReply:
     """A model's reply. Times are in milliseconds. Tokens are None if the provider does not state them.
 
     `reasoning` holds the thinking that the provider or a <think> block separates from `text`. `raw_text` is the text as
-    received. Input tokens include cached tokens, output tokens include reasoning. `list_usd` is the cost without the
-    provider's cache, None if no list has a price. `stated_usd` is the cost that the provider states. `allowance` holds
-    the rates that the provider says are left.
+    received; None for a reused answer whose raw response was removed, with `raw_sha256` as its hash. Input tokens
+    include cached tokens, output tokens include reasoning. `list_usd` is the cost without the provider's cache, None if
+    no list has a price. `stated_usd` is the cost that the provider states. `allowance` holds the rates that the
+    provider says are left.
     """
 
     text: str
-    raw_text: str
+    raw_text: str | None
     reasoning: str
     finish_reason: str
     refused: bool
@@ -184,6 +185,7 @@ class CallReply:
     list_usd: Decimal | None = None
     stated_usd: Decimal | None = None
     allowance: Allowance | None = None
+    raw_sha256: str = ""
 
     @property
     def truncated(self) -> bool:

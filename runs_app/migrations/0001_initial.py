@@ -2372,7 +2372,29 @@ class Migration(migrations.Migration):
                     models.TextField(db_default="", default="", help_text="The model's answer, without its reasoning"),
                 ),
                 ("reasoning", models.TextField(db_default="", default="")),
-                ("raw_response", models.TextField(help_text="The model's text before parsing", null=True)),
+                (
+                    "raw_response",
+                    models.TextField(
+                        help_text="The model's text before parsing. Empty for an answer: equal to it, or removed",
+                        null=True,
+                    ),
+                ),
+                (
+                    "raw_sha256",
+                    models.CharField(
+                        db_default="",
+                        default="",
+                        help_text="SHA-256 of a raw response that was removed",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "raw_removed_at",
+                    models.DateTimeField(
+                        help_text="Empty for a removed raw response: another trial's answer was reused after its removal",
+                        null=True,
+                    ),
+                ),
                 (
                     "messages",
                     models.JSONField(
@@ -2461,6 +2483,8 @@ class Migration(migrations.Migration):
                             ("place__gte", 0),
                             ("rating__gte", -1000000),
                             ("rating__lte", 1000000),
+                            ("raw_removed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("raw_removed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
                             ("reasoning_tokens__gte", 0),
                             ("reserved_usd__gte", 0),
                             ("reserved_usd__lte", Decimal("999999.99999999")),
@@ -2998,6 +3022,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("raw_response", models.TextField(help_text="Set only if the trial does not store it", null=True)),
+                (
+                    "raw_sha256",
+                    models.CharField(
+                        db_default="",
+                        default="",
+                        help_text="SHA-256 of a raw response that was removed",
+                        max_length=64,
+                    ),
+                ),
+                ("raw_removed_at", models.DateTimeField(null=True)),
                 ("request_hash", models.CharField(default="", max_length=64)),
                 (
                     "empty",
@@ -3048,6 +3082,8 @@ class Migration(migrations.Migration):
                             ("list_usd__gte", 0),
                             ("list_usd__lte", Decimal("999999.99999999")),
                             ("output_tokens__gte", 0),
+                            ("raw_removed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("raw_removed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
                             ("reasoning_tokens__gte", 0),
                             ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
                             ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),

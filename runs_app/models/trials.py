@@ -31,6 +31,8 @@ UNUSABLE = models.Q(status="done") & reduce(or_, UNUSABLE_KINDS.values())
 # The error class of a trial whose provider reports a refusal as an error.
 REFUSED_CLASS = "content_refused"
 REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
+# SQL for the raw response of the trial {t}, as `raw_text` returns it.
+RAW_TEXT = "coalesce({t}.raw_response, CASE WHEN {t}.status = 'done' AND {t}.raw_sha256 = '' THEN {t}.answer END)"
 # Judges and raters do not see a blank answer, which consists of white space only. BLANK is SQL about the trial {t}.
 WHITE_SPACE = " \t\r\n"
 BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
@@ -132,7 +134,15 @@ class Trial(WorkUnit):
     )
     answer = models.TextField(default="", db_default="", help_text="The model's answer, without its reasoning")
     reasoning = models.TextField(default="", db_default="")
-    raw_response = models.TextField(null=True, help_text="The model's text before parsing")
+    raw_response = models.TextField(
+        null=True, help_text="The model's text before parsing. Empty for an answer: equal to it, or removed"
+    )
+    raw_sha256 = models.CharField(
+        max_length=64, default="", db_default="", help_text="SHA-256 of a raw response that was removed"
+    )
+    raw_removed_at = models.DateTimeField(
+        null=True, help_text="Empty for a removed raw response: another trial's answer was reused after its removal"
+    )
     messages = models.JSONField(
         null=True, help_text="The conversation of an imported answer. Empty: the request is rendered from the condition"
     )
@@ -191,6 +201,13 @@ class Trial(WorkUnit):
         return reverse("trial_detail", args=[self.pk])
 
     @property
+    def raw_text(self) -> str | None:
+        """Return the model's text before parsing, which is stored once if the answer equals it; None if removed."""
+        if self.raw_response is not None or self.status != self.Status.DONE or self.raw_sha256:
+            return self.raw_response
+        return self.answer
+
+    @property
     def asked_item(self) -> Item:
         """Return its item. Raise ValueError for a call of another program, which has none."""
         if self.item is None:
@@ -226,6 +243,10 @@ class Attempt(CallRecord):
     call = models.SmallIntegerField(default=0, help_text="Number of the call within one claim, from 0")
     outcome = models.CharField(max_length=10, choices=Outcome)
     raw_response = models.TextField(null=True, help_text="Set only if the trial does not store it")
+    raw_sha256 = models.CharField(
+        max_length=64, default="", db_default="", help_text="SHA-256 of a raw response that was removed"
+    )
+    raw_removed_at = models.DateTimeField(null=True)
     request_hash = models.CharField(max_length=64, default="")
     empty = models.BooleanField(default=False, db_default=False, help_text="For a recorded answer, as on its trial")
     truncated = models.BooleanField(default=False, db_default=False)

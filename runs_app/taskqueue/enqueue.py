@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 3600
 DRAIN = "runs_app.tasks.drain"
+RETENTION = "grading_app.tasks.apply_retention_rule"
 PREFLIGHT = "runs_app.tasks.make_preflight"
 
 
@@ -79,6 +80,14 @@ def enqueue_grading_of_idle_runs() -> None:
     for experiment, done in sums.values_list("experiment", "done"):
         if cache.add(f"idle-answers:{experiment}:{done}", True, IDLE_SECONDS):
             async_task(GRADE, experiment)
+
+
+def enqueue_retention_rule() -> None:
+    """Enqueue the removal of old raw responses, once an hour, if the site has this rule."""
+    from django_q.tasks import async_task
+
+    if settings.RAW_RESPONSE_DAYS and cache.add("retention-rule", True, IDLE_SECONDS):
+        async_task(RETENTION)
 
 
 def enqueue_grading(run_ids: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ from django.core.signing import BadSignature
 FUNCTIONS: Final = frozenset(
     {
         "datasets_app.tasks.read_upload",
+        "grading_app.tasks.apply_retention_rule",
         "grading_app.tasks.compute_aggregates",
         "grading_app.tasks.grade_experiment",
         "grading_app.tasks.import_uploaded_study",

@@ -25,6 +25,7 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_LOG_FORMAT",
         "EVALSITE_OUTAGE_MINUTES",
         "EVALSITE_RATE_LIMIT_PAUSES",
+        "EVALSITE_RAW_RESPONSE_DAYS",
         "EVALSITE_SUPERVISOR_CHANNEL",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_S3_BUCKET",

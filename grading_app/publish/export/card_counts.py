@@ -59,6 +59,8 @@ class Counts:
         if row["dimension"] and row["status"] == "done":
             outcome = "ratings" if row["rating"] is not None else f"no rating: {row['parse_error'] or 'without a code'}"
             self._add(1, "ratings", row["condition_id"], row["dimension"], outcome)
+        if row.get("raw_response_sha256"):
+            self._add(1, "removed", "raw responses of trials")
         self._extend_span("answers", row["completed_at"])
 
     def rating(self, row: Row) -> None:
@@ -69,6 +71,8 @@ class Counts:
         self._add(1, "calls", row["stage"], row["outcome"])
         if row["error_class"]:
             self._add(1, "errors of calls", row["error_class"])
+        if row.get("raw_response_sha256"):
+            self._add(1, "removed", "raw responses of attempts")
         self._extend_span("calls", row["finished_at"])
 
     def grading(self, row: Row) -> None:

@@ -146,6 +146,8 @@ TRIALS = {
     "completed_at": "Time of the result, UTC",
     "rating_step": "How the rating was read: json, braces or digit",
     "parse_error": "Why no rating could be read; empty if it was read, or none was requested",
+    "raw_response_removed_at": "When the site's retention rule removed the raw response, UTC",
+    "raw_response_sha256": "SHA-256 of a removed raw response",
 }
 GRADINGS = {
     "grade_condition_id": "Scorer and parameters, judge and rubric, panel, or person and rubric, by content",

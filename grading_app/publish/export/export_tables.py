@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grading_app.publish.export.columns import CELLS, DESIGN_CELL, DESIGN_JOINS, ITS_ITEM, Column, columns
+from runs_app.models.trials import RAW_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,15 @@ class ExportTable:
 
 USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"
 
+
+def _list_removal_columns(row: str) -> tuple[Column, ...]:
+    """Return the columns that say when a raw response was removed, and what its hash is."""
+    return (
+        Column("raw_response_removed_at", "time", f"{row}.raw_removed_at"),
+        Column("raw_response_sha256", "text", f"{row}.raw_sha256"),
+    )
+
+
 RUNS = "SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s"
 GENERATING_RUNS = """SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
     WHERE fr.experiment_id = %(experiment)s AND fc.stage = 'generate'"""
@@ -44,7 +54,9 @@ TRIALS = ExportTable(
         *DESIGN_CELL,
         *columns("text", "t", "status"),
         *columns("integer", "t", "rating"),
-        *columns("text", "t", "answer reasoning raw_response finish_reason"),
+        *columns("text", "t", "answer reasoning"),
+        Column("raw_response", "text", RAW_TEXT.format(t="t")),
+        *columns("text", "t", "finish_reason"),
         *columns("flag", "t", "truncated"),
         *columns("text", "t", "response_id served_model served_provider"),
         *columns("integer", "t", USAGE),
@@ -54,6 +66,7 @@ TRIALS = ExportTable(
         *columns("text", "t", "error_class error"),
         *columns("time", "t", "claimed_at completed_at"),
         *columns("text", "t", "rating_step parse_error"),
+        *_list_removal_columns("t"),
     ),
     sections=GENERATING_RUNS,
     keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
@@ -76,6 +89,7 @@ ATTEMPTS = ExportTable(
         *columns("integer", "a", "latency_ms"),
         *columns("text", "a", "trace_id"),
         *columns("time", "a", "started_at finished_at"),
+        *_list_removal_columns("a"),
     ),
     sections=RUNS,
     keys="SELECT a.id FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id WHERE a.run_id = %(section)s",

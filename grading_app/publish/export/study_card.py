@@ -73,6 +73,8 @@ def _write_counts(counts: Tree) -> Iterator[str]:
         for wave, statuses in waves.items()
     ]
     yield _format_table(("condition", "wave", *kinds), rows)
+    if removed := counts.get("removed"):
+        yield _format_table(("removed by the retention rule of the site", "rows"), removed.items())
 
 
 def _write_results(facts: Tree) -> Iterator[str]:

@@ -83,7 +83,7 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     drain(build_provider("x" * 90))
     assert max(len(results) for results, _ in portions) == 1
-    assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
+    assert run.trials.filter(status="done", answer="x" * 90).count() == 6
 
 
 def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, caplog):

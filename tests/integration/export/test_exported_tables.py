@@ -24,7 +24,8 @@ TRIAL_COLUMNS = """experiment, condition_id, run_id, wave, wave_label, model, pr
 dataset, dataset_hash, item_key, category, dimension, sample_idx, epoch, status, rating, answer, reasoning,
 raw_response, finish_reason, truncated, response_id, served_model, served_provider, input_tokens, output_tokens,
 reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_usd, from_cache, latency_ms, attempts, error_class,
-error, claimed_at, completed_at, rating_step, parse_error""".replace("\n", " ").split(", ")
+error, claimed_at, completed_at, rating_step, parse_error, raw_response_removed_at,
+raw_response_sha256""".replace("\n", " ").split(", ")
 GRADING_COLUMNS = [
     *TRIAL_COLUMNS[:17],
     "grade_condition_id",

@@ -147,7 +147,7 @@ def compare_trials(rows):
         trial = stored[row["model"], row["image_id"], row["dimension"], int(row["sample_idx"])]
         if row["status"] == "done":
             assert (trial.status, trial.rating) == ("done", int(row["rating"])), row
-            assert trial.raw_response == row["raw_response"]
+            assert trial.raw_text == row["raw_response"]
         else:
             assert (trial.status, trial.error_class, trial.attempts) == ("failed", "content_refused", 1), row
     refused = Attempt.objects.filter(outcome="permanent")
