@@ -92,7 +92,7 @@ def _draw_intervals_of(
             if zero:
                 axes.axvline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
             axes.set_yticks(list(positions), labels)
-            axes.set_ylim(-0.7, len(rows) - 0.3)
+            axes.set_ylim(-0.5, len(rows) - 0.5)
             axes.set_xlabel(f"{axis}{unit}", fontsize=plot_style.SMALL, color=plot_style.MUTED)
             plot_style.draw_gridlines(axes, "x")
             return drawing
@@ -135,12 +135,12 @@ def _make_category_map(table: ResultTable) -> Figure | None:
             if condition not in conditions or category not in categories:
                 continue
             x, y = categories.index(category), -conditions.index(condition)
-            shade = 0.08 + 0.92 * ((mean - low) / (high - low) if high > low else 0.0)
+            # A text on a stronger colour would be hard to read in one of the themes.
+            shade = 0.05 + 0.4 * ((mean - low) / (high - low) if high > low else 0.0)
             axis.bar([x], [0.94], width=0.96, bottom=y - 0.47, color=plot_style.DATA, alpha=shade, linewidth=0)
             if cell_width >= 34:
                 text = f"{100 * mean:.0f} %" if is_share else statistic_format.format_number(mean, 1)
-                text_color = plot_style.SURFACE if shade > 0.55 else plot_style.TEXT
-                axis.text(x, y, text, ha="center", va="center", fontsize=plot_style.SMALL, color=text_color)
+                axis.text(x, y, text, ha="center", va="center", fontsize=plot_style.SMALL, color=plot_style.TEXT)
         axis.set_xlim(-0.5, len(categories) - 0.5)
         axis.set_ylim(-len(conditions) + 0.5, 0.5)
         names = [plot_style.shorten(str(name), grid.left - 12) for name in conditions]

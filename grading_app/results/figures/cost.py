@@ -24,8 +24,9 @@ MISSING_NOTE = " In brackets: the answers with a score, of all planned ones."
 NAME_LETTER = 7.7  # CSS pixels of an average letter of a name, in the widest of the fonts.
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
-SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
-         ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
+SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16),
+         *((side, up) for distance in (22, 34, 46, 58, 70) for up in (distance, -distance)
+           for side in ("left", "right")))  # fmt: skip
 """The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
 LOG_SCALE_RATIO = 5  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 
@@ -142,8 +143,11 @@ def _write_names(
         name = plot_style.shorten(row.label, width / 2.3) + row.scores[measure.key].mark
         x, y = to_pixels(*points[row.condition])
         length = len(name) * NAME_LETTER
+        interval = row.scores[measure.key].interval or ()
+        ends = [to_pixels(points[row.condition][0], end)[1] - y for end in interval]
+        beyond = [("center", end + (12 if end > 0 else -12)) for end in ends]
         candidates = []
-        for order, (side, up) in enumerate(SIDES):
+        for order, (side, up) in enumerate((*SIDES, *beyond)):
             start = x + 8 if side == "left" else x - 8 - length if side == "right" else x - length / 2
             inside = max(left + 2, min(start, right - length - 2))
             middle = max(low + 8, min(y + up, high - 8))
