@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import BlindReading
-from grading_app.results.figures.cost import make_cost_figure
+from grading_app.results.figures.cost import make_cost_figure, make_figures
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -277,6 +277,14 @@ def test_names_in_the_cost_figure_stay_inside_the_axes_and_off_the_ticks(quiz, w
         assert panel.x0 <= outline.x0 <= outline.x1 <= panel.x1, name
         assert panel.y0 <= outline.y0 <= outline.y1 <= panel.y1, name
         assert not [tick.get_text() for tick in ticks if tick.get_text() and tick.get_window_extent().overlaps(outline)]
+
+
+@pytest.mark.parametrize(("costs", "n_figures"), [((1.0, 1.0, 1.0), 0), ((1.0, 1.005, 1.0), 0), ((1.0, 1.0, 2.0), 1)])
+def test_no_figure_has_an_axis_of_costs_that_are_equal(quiz, costs, n_figures):
+    board = compute_leaderboard(BoardQuery(quiz))
+    rows = [replace(row, cost_usd=cost * row.answers) for row, cost in zip(board.rows, costs, strict=True)]
+    board = replace(board, rows=rows, measures=board.measures[:1])
+    assert len(list(make_figures(board))) == n_figures
 
 
 @pytest.mark.slow
