@@ -27,20 +27,25 @@ from grading_app.results.statistic_format import (
     format_share,
     format_share_interval,
 )
+from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.correlation import pearson
-from runs_app.models import Endpoint, Experiment
+from runs_app.models import Endpoint, Experiment, Wave
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.skill_profiles import read_profiles
 
 USERNAME = "demo"
 ENDPOINT = "rehearsal"
-SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # The share of right answers of each model.
+# The share of right answers of each model.
+SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93, "sim-latest": 0.86}
+UPDATED_SKILLS = SKILLS | {"sim-latest": 0.62}  # After the update of this model.
 # US dollars per million tokens, in and out.
 PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60"), "sim-judge": ("0.40", "1.60")}
+PRICES |= {"sim-latest": ("0.30", "1.20")}
 DATASETS = ("photographs", "questions")
 SPACE, SPACE_FILE, SKILL_PROFILE = "reasoning", "reasoning-space.yaml", "reasoning-skills.json"
 SPACE_EXPERIMENT = "reasoning-pilot"
-EXPERIMENTS = ("affect-pilot", "questions-pilot", SPACE_EXPERIMENT)
+DRIFT_EXPERIMENT, WAVES = "drift-pilot", ("before-update", "after-update")
+EXPERIMENTS = ("affect-pilot", "questions-pilot", SPACE_EXPERIMENT, DRIFT_EXPERIMENT)
 
 
 def get_folder() -> Path:
@@ -73,14 +78,18 @@ def get_or_create_password() -> str:
     return password
 
 
-def build_simulator_config() -> SimulatorConfig:
-    """Return the configuration of the simulated provider, at its last port if that is free."""
+def build_simulator_config(*, is_updated: bool = False) -> SimulatorConfig:
+    """Return the configuration of the simulated provider, at its last port if that is free.
+
+    is_updated: the provider has replaced a model under the same name.
+    """
     answers = get_folder() / "answers.jsonl"
     with answers.open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(row) + "\n" for row in _iterate_answers())
     profiles = (get_shipped_folder("samples") / SKILL_PROFILE,)
+    skills = UPDATED_SKILLS if is_updated else SKILLS
     return SimulatorConfig(
-        port=_find_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,), profiles=profiles
+        port=_find_port(), latency_ms=60, latency_sigma=0.5, skills=skills, answers=(answers,), profiles=profiles
     )
 
 
@@ -105,12 +114,13 @@ def _find_port() -> int:
 
 
 def is_finished() -> bool:
-    """Return True if every experiment is planned with its design's judges, and all their trials are done.
+    """Return True if every experiment is planned with its waves and its design's judges, and all trials are done.
 
     Judges that were added later, and tests of a rubric, are not part of the demonstration.
     """
     experiments = list(Experiment.objects.filter(slug__in=EXPERIMENTS))
-    return len(experiments) == len(EXPERIMENTS) and all(map(_is_done, experiments))
+    waves = Wave.objects.filter(experiment__slug=DRIFT_EXPERIMENT).count()
+    return len(experiments) == len(EXPERIMENTS) and waves >= len(WAVES) and all(map(_is_done, experiments))
 
 
 def _is_done(experiment: Experiment) -> bool:
@@ -124,8 +134,15 @@ def _is_done(experiment: Experiment) -> bool:
 
 
 def describe_results(slug: str) -> Iterator[str]:
-    """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
+    """Yield a line for each number of an experiment.
+
+    It is the correlation with the norms, the share of right answers, or the change from one wave to the next.
+    """
     experiment = Experiment.objects.get(slug=slug)
+    if slug == DRIFT_EXPERIMENT:
+        pooled = find_pooled_waves(experiment, None)
+        yield from pooled.sentences[1:] if pooled else ()
+        return
     if slug == SPACE_EXPERIMENT:
         yield make_recovery_table(experiment, read_profiles(get_shipped_folder("samples") / SKILL_PROFILE)).sentence
     frames = load_frames(experiment)

@@ -24,6 +24,7 @@ from evalsite.lib.web.sign_in_links import build_link
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
     DATASETS,
+    DRIFT_EXPERIMENT,
     ENDPOINT,
     EXPERIMENTS,
     PRICES,
@@ -31,6 +32,7 @@ from grading_app.management.demo_data import (
     SPACE_EXPERIMENT,
     SPACE_FILE,
     USERNAME,
+    WAVES,
 )
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
@@ -90,14 +92,21 @@ class Command(OutputCommand):
             self.write(KEY_NOTICE)
         migrate()
         password = demo_data.get_or_create_password()
+        is_finished = demo_data.is_finished()
         # The worker takes some seconds to start. The steps below continue meanwhile.
-        with nullcontext() if demo_data.is_finished() else keep_running(_build_worker_process()):
+        with nullcontext() if is_finished else keep_running(_build_worker_process()):
             self._curate()
             models = demo_data.build_simulator_config()
             store_simulated_models(models)
             with simulator_process(models) as provider:
                 self._design(provider)
                 self._run()
+            # The same port, so that the endpoint and all models keep their names.
+            updated = demo_data.build_simulator_config(is_updated=True)
+            store_simulated_models(updated)
+            if not is_finished:
+                with simulator_process(updated):
+                    self._repeat()
         self._publish()
         if not demo_data.is_finished():
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
@@ -144,13 +153,21 @@ class Command(OutputCommand):
             self.write("  all trials are already done; none is paid for twice")
             return
         for slug in EXPERIMENTS:
-            self._run_command("experiment", "launch", slug, "--yes", "--user", USERNAME)
+            wave = ("--wave", WAVES[0]) if slug == DRIFT_EXPERIMENT else ()
+            self._run_command("experiment", "launch", slug, *wave, "--yes", "--user", USERNAME)
         wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS).exclude(experiment__slug=SPACE_EXPERIMENT))
         self.write("  in rounds, until every point is decided:")
         wait_for(self, Run.objects.filter(experiment__slug=SPACE_EXPERIMENT))
         self._print_heading("Grade")
         for slug in EXPERIMENTS:
             self._run_command("grade", slug, "--yes")
+
+    def _repeat(self) -> None:
+        """Run an experiment again, after the provider has updated its model."""
+        self._print_heading("Repeat")
+        self._run_command("experiment", "launch", DRIFT_EXPERIMENT, "--wave", WAVES[1], "--yes", "--user", USERNAME)
+        wait_for(self, Run.objects.filter(experiment__slug=DRIFT_EXPERIMENT))
+        self._run_command("grade", DRIFT_EXPERIMENT, "--yes")
 
     def _publish(self) -> None:
         self._print_heading("Read, publish")

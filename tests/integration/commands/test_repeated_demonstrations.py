@@ -3,19 +3,20 @@
 import pytest
 
 from grading_app.management import demo_data
-from runs_app.models import Condition
+from runs_app.models import Condition, Experiment
 from tests import factories
 
 pytestmark = pytest.mark.django_db
 
 
-def make_demonstration(*, answered):
+def make_demonstration(*, answered, waves=2):
     for slug in demo_data.EXPERIMENTS:
         experiment = factories.make_experiment(slug, models=[factories.make_model("small")])
-        for run in factories.make_runs(experiment, status="done"):
-            answer = (lambda item, dimension, index: "4") if answered else None
-            factories.plan_trials(run, answer=answer)
-    return experiment
+        for wave in range(waves if slug == demo_data.DRIFT_EXPERIMENT else 1):
+            for run in factories.make_runs(experiment, wave=wave, status="done"):
+                answer = (lambda item, dimension, index: "4") if answered else None
+                factories.plan_trials(run, answer=answer)
+    return Experiment.objects.get(slug="questions-pilot")
 
 
 def test_the_demo_does_not_wait_for_added_judges():
@@ -39,4 +40,9 @@ def test_the_demo_waits_for_answers_and_judges_of_the_design():
 
 def test_answers_are_waited_for():
     make_demonstration(answered=False)
+    assert not demo_data.is_finished()
+
+
+def test_the_second_wave_is_waited_for():
+    make_demonstration(answered=True, waves=1)
     assert not demo_data.is_finished()

@@ -125,7 +125,7 @@ def test_right_choices_are_spread_over_the_letters(questions):
     assert max(letters.values()) <= 10
 
 
-@pytest.mark.parametrize("name", ["affect-pilot", "questions-pilot"])
+@pytest.mark.parametrize("name", ["affect-pilot", "questions-pilot", "drift-pilot"])
 def test_the_experiment_files_name_the_samples(name):
     design = read_yaml((SAMPLES / f"{name}.yaml").read_text())
     assert design.experiment == name

@@ -102,6 +102,30 @@ def test_whether_the_model_changed(experiment, read):
     assert re.search("no difference|No difference", text), text
 
 
+def test_a_drifted_model_is_two_clicks_from_home(owner, visitor):
+    items = [{"key": f"q-{n:02}", "input": f"What is {n} plus {n}?", "target": str(2 * n)} for n in range(64)]
+    made = factories.make_experiment(
+        "drift", owner=owner, dataset=factories.make_dataset("sums", items), scorers=["exact_match"],
+        models=[factories.make_model("latest")],
+    )  # fmt: skip
+    for wave, label, limit in ((0, "before-update", 56), (1, "after-update", 34)):
+        (run,) = factories.make_runs(made, wave=wave, status="done")
+        made.waves.filter(number=wave).update(label=label)
+        factories.plan_trials(
+            run, answer=lambda item, *_, limit=limit: {"answer": item.target if item.position < limit else "no"}
+        )
+    grade(made, by="a test")
+    page = visitor(owner, LAPTOP)
+    page.goto(reverse("home"))
+    page.get_by_role("link", name="drift", exact=True).click()
+    expect(page.get_by_text("Scores changed significantly from before-update to after-update")).to_be_visible()
+    page.get_by_role("link", name="Compare waves").first.click()
+    expect(page.get_by_role("heading", name="Scores")).to_be_visible()
+    text = page.evaluate(FIRST_SCREEN)
+    assert "from before-update to after-update, 1 of 1 difference is significant at the 5 % level" in text, text
+    assert re.search(r"87\.5 % 53\.1 % −34\.4 pp", text), text
+
+
 def test_which_parameters_break_the_model(owner, read):
     def choose_outcome(item, model):
         is_hard = item.metadata["params"]["length"] == 16

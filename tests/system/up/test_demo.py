@@ -33,7 +33,11 @@ def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Pa
     process = start_demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
-    assert "640 done, 0 failed" in output
+    assert "704 done, 0 failed" in output
+    assert "128 done, 0 failed" in output, "two waves of 64 answers"
+    assert re.search(
+        r"Scores changed significantly from .*before-update.* to .*after-update.*: Exact match, .* \d+\.\d % to", output
+    )
     assert "512 done, 0 failed" in output, "two judges of 256 answers"
     assert "does not use it" in output
     assert "counters and ledger agree with the rows" in output
@@ -43,7 +47,7 @@ def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Pa
     correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", output)]
     assert len(correlations) == 4
     assert min(correlations) > 0.5, "the simulated models know the norms"
-    accuracies = [float(share) for share in re.findall(r"Exact match +(\d+\.\d) %", output)]
+    accuracies = [float(share) for share in re.findall(r"Exact match  +(\d+\.\d) %", output)]
     assert min(accuracies[:2]) > max(accuracies[2:]), "the larger model is right more often"
 
     for judge in ("strict-judge", "judge-large"):
