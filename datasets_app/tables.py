@@ -60,8 +60,8 @@ class ItemTable(tables.Table):
 
     key = tables.Column(attrs={"td": {"class": "primary"}})
     category = tables.Column(attrs={"td": {"class": "tight"}})
-    input = tables.Column(accessor="excerpt", attrs={"td": {"class": "clip"}})
-    target = tables.Column(accessor="target_excerpt", attrs=CLIP)
+    input = tables.Column(accessor="excerpt", attrs={"td": {"class": "item-cell"}})
+    target = tables.Column(accessor="target_excerpt", attrs={"td": {"class": "target-cell"}})
     excluded = tables.Column(attrs={"td": {"class": "clip clip-short"}})
 
     class Meta:
@@ -85,8 +85,12 @@ class ItemTable(tables.Table):
         image = '<img class="thumb" src="{}" alt="" width="56" height="42" loading="lazy">'
         return format_html('<span class="key-cell">{}{}</span>', format_html(image, record.image.thumbnail_url), link)
 
-    def render_input(self, record: Any) -> str:
-        return f"{record.excerpt}…" if record.is_cut else record.excerpt
+    def render_input(self, record: Any) -> SafeString:
+        text = f"{record.excerpt}…" if record.is_cut else record.excerpt
+        return format_html('<span class="item-question">{}</span>', text)
+
+    def render_target(self, value: str) -> SafeString:
+        return format_html('<span class="item-question">{}</span>', value)
 
     def render_excluded(self, record: Item) -> SafeString | str:
         if not record.excluded:

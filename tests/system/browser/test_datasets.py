@@ -171,6 +171,24 @@ def test_table_rows_are_excluded_and_included_by_keyboard(curator, visitor, phot
     assert not photographs.items.filter(excluded=True).exists()
 
 
+def test_a_question_of_two_lines_and_its_target_are_not_cut_in_the_list_of_items(curator, visitor):
+    question = (
+        "A recipe for 6 people needs 450 g of flour. How many grams does it need for 10 people, if all eat as much?"
+    )
+    target = "750 grams, or three quarters of a kilo"
+    factories.make_dataset(
+        "recipes", [{"key": "recipe-07", "category": "Arithmetic", "input": question, "target": target}]
+    )
+    page = visitor(curator)
+    page.goto(reverse("dataset_table", args=["recipes", 1]))
+    for text in (question, target):
+        cell = page.locator("td span", has_text=text).last
+        expect(cell).to_be_visible()
+        assert not cell.evaluate(
+            "text => text.scrollHeight > text.clientHeight + 1 || text.scrollWidth > text.clientWidth"
+        )
+
+
 def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     page = visitor(curator)
     page.goto(photographs.get_absolute_url())
