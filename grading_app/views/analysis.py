@@ -76,18 +76,22 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
     figures = make_figures({table.name: table for table in tables})
     slug = scope.experiment.slug
     is_answer = section.name in ANSWERS
-    # The sentence of an answer stands above its figure.
-    without_sentence = [replace(tables[0], sentence=""), *tables[1:]] if is_answer else tables
-    shown_tables = [get_table_context(table, order, is_cards=True) for table in without_sentence]
+    n_first = 0 if section.name == "outliers" else 1  # The cards of outliers show more than their table.
+    # The sentence of an answer and the notes on its table stand beside its figure.
+    beside, below = tables[0] if is_answer else None, tables
+    if is_answer:
+        without: dict[str, Any] = {"formula": "", "test": "", "correction": "", "notes": []} if n_first else {}
+        below = [replace(tables[0], sentence="", **without), *tables[1:]]
+    shown_tables = [get_table_context(table, order, is_cards=True) for table in below]
     shown_figures = [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures]
     outliers = next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), [])
-    n_first = 0 if section.name == "outliers" else 1  # The cards of outliers show more than their table.
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
         "is_answer": is_answer,
-        "sentence": tables[0].sentence if is_answer else "",
+        "beside": beside,
+        "has_notes": n_first,
         "tables": shown_tables,
         "figures": shown_figures,
         "outliers": outliers,

@@ -33,8 +33,7 @@ class ExperimentTable(tables.Table):
     dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
     owner = tables.Column(order_by="owner__username")
     n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
-    trials = CountColumn(empty_values=())
-    progress = tables.Column(empty_values=(), orderable=False)
+    progress = tables.Column(verbose_name="Trials", empty_values=(), orderable=False)
     score = tables.Column(verbose_name="Highest score", empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     created_at = tables.Column(verbose_name="Created", attrs=TIGHT)
@@ -68,9 +67,9 @@ class ExperimentTable(tables.Table):
         headline = self.headlines.get(record.pk)
         if headline is None:
             return number_format.MISSING
-        lines = [text for text in (headline.label, headline.subject, headline.basis) if text]
+        lines = [text for text in (headline.label, ", ".join(filter(None, (headline.subject, headline.basis)))) if text]
         return format_html(
-            '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small>{}</span>',
+            '<span class="board-score"><span><a href="{}">{}</a> <small class="muted">{}</small></span>{}</span>',
             reverse("experiment_results", args=[record.slug]),
             headline.text,
             headline.interval,
@@ -83,14 +82,11 @@ class ExperimentTable(tables.Table):
     def render_status(self, record: Any) -> SafeString:
         return tags.status_badge(record.find_state(record.read_totals()))
 
-    def render_trials(self, record: Any) -> str:
-        return number_format.format_count(record.read_totals().trials)
-
     def render_progress(self, record: Any) -> SafeString | str:
         totals = record.read_totals()
         if not totals.trials:
             return number_format.MISSING
-        return render_progress_bar(totals, record.slug)
+        return format_html("{} {}", number_format.format_count(totals.trials), render_progress_bar(totals, record.slug))
 
     def render_spent_usd(self, record: Any) -> SafeString:
         limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"

@@ -190,7 +190,7 @@ def test_the_first_table_of_differences_has_one_p_and_its_file_has_all_columns(o
     assert heads["differences"] == ["A", "B", "B − A", "95 % interval", "Test", "p (Holm)", "Common items"]
     assert {"p", "p (BH)", "p (permutation)", "p (Wilcoxon)", "Cohen's d"} <= set(heads["all_tests"])
     assert section["first"]["tables"] == section["tables"][:1]
-    assert page_text(page).count(escape(section["sentence"])) == 1
+    assert page_text(page).count(escape(section["beside"].sentence)) == 1
     file = owner.get(build_address(table="differences", format="csv")).content.decode()
     assert {"p", "p_holm", "mean_a", "mean_b", "effect"} <= set(file.splitlines()[0].lstrip("\ufeff").split(","))
 

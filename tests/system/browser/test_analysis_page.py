@@ -81,6 +81,21 @@ def test_the_tables_of_all_sections_fit_a_laptop(study, visitor):
     assert page.evaluate(WIDE_TABLES) == []
 
 
+def test_the_sentence_of_each_answer_stands_beside_its_figure_in_full_size(study, visitor):
+    page = visitor(study.owner)
+    page.goto(reverse("experiment_analysis", args=[study.slug]))
+    compute_pending_aggregates(page)
+    answers = page.locator(".answer-grid:has(figure)")
+    assert answers.count() == 3
+    for answer in answers.all():
+        sentence, figure = (answer.locator(part).bounding_box() for part in (".conclusion", "figure"))
+        picture = answer.locator("figure img").evaluate("image => [image.clientWidth, image.getAttribute('width')]")
+        assert sentence["x"] + sentence["width"] < figure["x"]
+        assert abs(sentence["y"] - figure["y"]) < 10
+        assert figure["width"] < 600, "an empty card around a small figure"
+        assert picture[0] >= int(picture[1])
+
+
 def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study, visitor, checked_in_all_views):
     page = visitor(study.owner)
     page.goto(reverse("experiment_analysis", args=[study.slug]))
