@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.item_scores import ItemScores
 
 ITEMS_LIKE_THESE = "Interval and p: on items like these. The items are a sample, which repetitions make more precise."
 THESE_ITEMS = (
     "On these items: the items are fixed, and only repetitions are samples. Welch's t with the variance "
-    "Σ s²/n of all cells over (number of items)² (Cochran 1977, section 5.4)."
+    "Σ s²/n of all cells over (number of items)², each item's mean being that of its conditions (Cochran 1977, 5.4)."
 )
 TOO_FEW_REPETITIONS = "needs two answers to each common item under both conditions"
 NO_VARIANCE = "all repetitions of each item agree, so their variance is unknown"
@@ -40,29 +42,42 @@ class FixedItemsChange:
 def estimate_on_these_items(
     scores: ItemScores, a: int, b: int, span: float | None = None, confidence: float = 0.95
 ) -> FixedItemsChange | None:
-    """Return the difference over the common items; None without common items. span: the length of the scale.
+    """Return the difference over the common items; None without common items. span: the length of the scale."""
+    sides = scores.select_conditions([a]), scores.select_conditions([b])
+    return estimate_sides_on_these_items(*sides, span, confidence)
 
-    Each of the 2 G cells of G items has its own mean and its own variance s^2 over n repetitions. The variance of the
-    mean difference is the sum of s^2 / n over cells, over G^2: items are strata that are all observed, so they add no
-    error. The t has Satterthwaite's degrees of freedom: W. G. Cochran (1977), Sampling techniques, section 5.4. For one
-    item, it is Welch's test. In simulations it covers 93 % or more, also shares at .99 (`benchmarks/coverage.py`).
+
+def estimate_sides_on_these_items(
+    a: ItemScores, b: ItemScores, span: float | None = None, confidence: float = 0.95
+) -> FixedItemsChange | None:
+    """Return the difference of two sides of several conditions over the same items, in the same rows.
+
+    An item's mean on a side is that of the means of its K conditions, so that each has the same weight. Each cell of an
+    item and a condition has its own mean and its own variance s^2 over n repetitions. The variance of the mean
+    difference is the sum of s^2 / n / K^2 over cells, over G^2 for G items: items and conditions are strata that are
+    all observed, so they add no error. The t has Satterthwaite's degrees of freedom: W. G. Cochran (1977), Sampling
+    techniques, section 5.4. For one item, it is Welch's test. In simulations it covers 93 % or more, also shares at .99
+    (`benchmarks/coverage.py`).
     """
     from scipy.special import stdtr
 
-    has_both, differences = scores.pair_conditions(a, b)
-    columns = [scores.find_column(a), scores.find_column(b)]
-    n, within = scores.n[has_both][:, columns], scores.within[has_both][:, columns]
-    if not len(n):
+    has_both = np.asarray((a.n > 0).any(axis=1) & (b.n > 0).any(axis=1))
+    if not has_both.any():
         return None
-    mean = float(differences.mean())
+    a, b = a.select_items(has_both), b.select_items(has_both)
+    mean = float((b.pool().mean - a.pool().mean).mean())
+    n_conditions = [np.broadcast_to((side.n > 0).sum(axis=1, keepdims=True), side.n.shape) for side in (a, b)]
+    weights = 1 / (np.hstack(n_conditions) * len(a.items))
+    n, within = np.hstack([a.n, b.n]), np.hstack([a.within, b.within])
+    weights, n, within = weights[n > 0], n[n > 0], within[n > 0]
     if (n < 2).any():
         return FixedItemsChange(mean, reason=TOO_FEW_REPETITIONS)
-    parts = within / (n - 1) / n / len(n) ** 2
+    parts = within / (n - 1) / n * weights**2
     variance = float(parts.sum())
     if variance <= 0:
         return FixedItemsChange(mean, reason=NO_VARIANCE)
-    weights = parts / variance  # Squares of tiny parts would vanish.
-    t, df = mean / math.sqrt(variance), 1 / float((weights**2 / (n - 1)).sum())
+    shares = parts / variance  # Squares of tiny parts would vanish.
+    t, df = mean / math.sqrt(variance), 1 / float((shares**2 / (n - 1)).sum())
     reach = student_quantile(confidence, df) * math.sqrt(variance)
     low, high = (mean - reach, mean + reach) if span is None else (max(-span, mean - reach), min(span, mean + reach))
     return FixedItemsChange(mean, low, high, float(2 * stdtr(df, -abs(t))), t, df)

@@ -88,9 +88,9 @@ class ItemScores:
         still_binary = self.is_binary and bool(np.isin(filled, (0.0, 1.0)).all())
         return replace(self, n=n, missing=np.zeros_like(n_missing), mean=mean, within=within, is_binary=still_binary)
 
-    def select_items(self, is_selected: NDArray[np.bool_]) -> ItemScores:
-        """Return only these items. is_selected: (items,)."""
-        arrays = {name: getattr(self, name)[is_selected] for name in ("items", "n", "missing", "mean", "within")}
+    def select_items(self, selected: NDArray[np.bool_] | NDArray[np.intp]) -> ItemScores:
+        """Return only these items. selected: (items,), whether each is selected; or positions, in the wanted order."""
+        arrays = {name: getattr(self, name)[selected] for name in ("items", "n", "missing", "mean", "within")}
         return replace(self, **arrays)
 
     def select_conditions(self, conditions: Sequence[int]) -> ItemScores:

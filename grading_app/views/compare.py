@@ -34,8 +34,10 @@ from grading_app.results.comparison.condition_sides import (
     list_sides,
     parse_experiment_slug,
 )
+from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, count_missing
+from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.waves import find_pooled_waves
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
@@ -185,10 +187,16 @@ def _render_comparison(
 
 
 def _list_reasons(side: ConditionSide, measure: Measure) -> str:
-    """Return the side's answers without a score by reason, such as '8 refused'; "" if counting them would take long."""
+    """Return the side's answers without a score by reason, such as '8 refused'.
+
+    The reasons of many answers are those of the stored results; "" until a worker has computed these.
+    """
     if has_many_answers(side.experiment, side.wave):
-        return ""
-    by_condition = count_missing(side.experiment, measure, side.wave)
+        board = get_leaderboard(BoardQuery(side.experiment, side.wave))
+        rows = board.rows if board else []
+        by_condition = {row.condition: row.scores[measure.key].reasons for row in rows if measure.key in row.scores}
+    else:
+        by_condition = count_missing(side.experiment, measure, side.wave)
     reasons = sum((Counter(by_condition.get(condition.pk)) for condition in side.conditions), Counter[str]())
     return ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
 

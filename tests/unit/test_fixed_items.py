@@ -8,17 +8,22 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from grading_app.statistics.condition_pairs import compare_conditions
-from grading_app.statistics.fixed_items import NO_VARIANCE, TOO_FEW_REPETITIONS, estimate_on_these_items
+from grading_app.statistics.fixed_items import (
+    NO_VARIANCE,
+    TOO_FEW_REPETITIONS,
+    estimate_on_these_items,
+    estimate_sides_on_these_items,
+)
 from grading_app.statistics.item_scores import ItemScores
 
 
 def make_scores(answers):
-    """Return the scores of answers: (items, 2 conditions, repetitions), NaN without an answer."""
+    """Return the scores of answers: (items, conditions, repetitions), NaN without an answer."""
     n = (~np.isnan(answers)).sum(axis=2)
     means = np.nanmean(answers, axis=2)
     within = np.nansum((answers - means[:, :, None]) ** 2, axis=2)
     items = np.arange(len(answers))
-    return ItemScores(items, np.array([0, 1]), n, np.isnan(answers).sum(axis=2), means, within, False)
+    return ItemScores(items, np.arange(answers.shape[1]), n, np.isnan(answers).sum(axis=2), means, within, False)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(2, 6))
@@ -34,6 +39,38 @@ def test_the_error_is_that_of_a_model_of_cell_means_with_its_own_variance_for_ea
     assert result.mean == pytest.approx(contrast.effect.item())
     assert result.t == pytest.approx(contrast.tvalue.item())
     assert result.df >= repetitions - 1
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 3), st.integers(1, 3), st.integers(2, 5))
+def test_sides_of_several_conditions_average_these_within_an_item(seed, items, k_a, k_b, repetitions):
+    """The model of cell means again; the contrast gives each of K conditions 1 / K of an item's weight."""
+    draw = np.random.default_rng(seed)
+    shape = (items, k_a + k_b, 1)
+    answers = draw.normal(draw.normal(0, 2, shape), draw.uniform(0.1, 2, shape), (items, k_a + k_b, repetitions))
+    fit = sm.OLS(answers.ravel(), np.repeat(np.eye(items * (k_a + k_b)), repetitions, axis=0)).fit(
+        cov_type="HC2", use_t=True
+    )
+    contrast = fit.t_test(np.tile([-1 / items / k_a] * k_a + [1 / items / k_b] * k_b, items))
+    sides = make_scores(answers[:, :k_a]), make_scores(answers[:, k_a:])
+    result = estimate_sides_on_these_items(*sides)
+    assert result.mean == pytest.approx(contrast.effect.item())
+    assert result.t == pytest.approx(contrast.tvalue.item())
+    assert result.mean == pytest.approx(answers[:, k_a:].mean() - answers[:, :k_a].mean())
+
+
+def test_differences_between_the_conditions_of_a_side_do_not_widen_its_interval():
+    draw = np.random.default_rng(2)
+    answers = draw.normal(0, 0.1, (10, 4, 6)) + np.array([0.0, 3.0, 0.2, 3.2])[:, None]
+    sides = make_scores(answers[:, :2]), make_scores(answers[:, 2:])
+    result = estimate_sides_on_these_items(*sides)
+    assert result.high - result.low < 0.1
+    assert result.low < 0.2 < result.high
+
+
+def test_each_condition_of_a_side_needs_two_answers_to_an_item():
+    answers = np.random.default_rng(4).normal(size=(5, 4, 1))
+    sides = make_scores(answers[:, :2]), make_scores(answers[:, 2:])
+    assert estimate_sides_on_these_items(*sides).reason == TOO_FEW_REPETITIONS
 
 
 @given(st.integers(0, 10**6), st.integers(2, 8))

@@ -19,7 +19,7 @@ from grading_app.statistics.condition_pairs import (
     compare_conditions,
     correct_pair,
 )
-from grading_app.statistics.fixed_items import FixedItemsChange, estimate_on_these_items
+from grading_app.statistics.fixed_items import FixedItemsChange, estimate_sides_on_these_items
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
 from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, check_missing
 
@@ -41,6 +41,7 @@ class PairedScores:
     unlike: the number of items with the same key in both datasets, but another text, image or target. They are
     excluded.
     missing_a, missing_b: the number of answers without a score.
+    cells: the scores of A and of B over the same rows, with a column for each of their conditions.
     """
 
     scores: ItemScores
@@ -51,6 +52,7 @@ class PairedScores:
     unlike: int
     missing_a: int
     missing_b: int
+    cells: tuple[ItemScores, ItemScores]
 
     @property
     def differences(self) -> Floats:
@@ -70,7 +72,7 @@ class PairedScores:
     @property
     def on_these_items(self) -> FixedItemsChange | None:
         ends = self.measure.bounds
-        return estimate_on_these_items(self.scores, A, B, ends[1] - ends[0] if ends else None)
+        return estimate_sides_on_these_items(*self.cells, ends[1] - ends[0] if ends else None)
 
     def check_missing(self, pair: ConditionPair) -> MissingVerdicts:
         """Return whether the verdict on the pair depends on answers without a score."""
@@ -120,6 +122,7 @@ def pair_scores(
     if missing_is_wrong:
         low = measure.lowest
         scores_a, scores_b = scores_a.fill_missing(low), scores_b.fill_missing(low)
+    cells_a, cells_b = scores_a, scores_b
     scores_a, scores_b = scores_a.pool(), scores_b.pool()
     at_a, at_b, unlike = _match_items(a, b, scores_a.items, scores_b.items)
     joined = ItemScores(
@@ -140,6 +143,7 @@ def pair_scores(
         int((scores_b.n > 0).sum()) - n_common,
         unlike,
         *missing,
+        cells=(cells_a.select_items(at_a), cells_b.select_items(at_b)),
     )
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 
+import numpy as np
 import pytest
 from django.core.cache import cache
 from django.db import connection
@@ -11,6 +12,7 @@ from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import escape
+from scipy import stats
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
@@ -20,6 +22,7 @@ from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.scope import ScopeForm
 from grading_app.scoring.grading import grade
+from runs_app.models import Trial
 from tests import factories
 from tests.shared_rows import shared_rows
 
@@ -243,6 +246,51 @@ def test_two_waves_are_compared_over_all_conditions(client):
     assert {"name": "Model", "a": "a, b", "b": "a, b"} in [
         {"name": fact.name, "a": fact.a, "b": fact.b} for fact in page.context["design"].facts
     ]
+
+
+def test_the_interval_on_these_items_averages_the_conditions_within_an_item(client):
+    """numpy computes the standard error from the rows: the variance within cells, without that between conditions."""
+    models = [factories.make_model("low"), factories.make_model("high")]
+    made = factories.make_experiment(
+        "rated", dataset=factories.make_dataset("twelve", 12), models=models, samples=3,
+        dimensions=[factories.make_dimension("valence")],
+    )  # fmt: skip
+    for wave in (0, 1):
+        for run in factories.make_runs(made, wave=wave, status="done"):
+            start = (1 if run.condition.model.name == "low" else 5) + wave
+            factories.plan_trials(
+                run,
+                answer=lambda item, _, at, start=start: {
+                    "answer": "x", "rating": start + ((item.position + at + start) % 5 == 0)
+                },
+            )  # fmt: skip
+    (row,) = read_csv(client, made, "all_tests", a="rated:all:0", b="rated:all:1")
+    rows = Trial.objects.filter(run__experiment=made).values_list(
+        "run__wave__number", "run__condition", "item", "rating"
+    )
+    cells = {}
+    for wave, condition, item, rating in rows:
+        cells.setdefault((wave, condition, item), []).append(rating)
+    variance = sum(np.var(ratings, ddof=1) / 3 for ratings in cells.values()) / 2**2 / 12**2
+    mean = sum((1 if key[0] else -1) * np.mean(ratings) for key, ratings in cells.items()) / 2 / 12
+    low, high = (float(row[f"fixed_ci_{end}"]) for end in ("low", "high"))
+    assert (low + high) / 2 == pytest.approx(mean)
+    assert (high - low) / 2 / variance**0.5 == pytest.approx(stats.t.ppf(0.975, 50), rel=0.1)
+
+
+@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+def test_the_reasons_of_missing_scores_are_listed_for_any_number_of_answers(client, monkeypatch, limit):
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    refused = {"status": "failed", "error_class": "content_refused", "error": "refused", "answer": ""}
+    made = make_quiz("quiz2", items=12, right=(6, 9))
+    (run, _) = factories.make_runs(made, wave=1, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: refused if item.position < 5 else item.target)
+    grade(made, by="test")
+    for _ in range(2):  # The page asks for the scores, then for the reasons.
+        open_page(client, made)
+        compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    assert "5 refused" in " ".join(open_page(client, made).content.decode().split())
 
 
 @pytest.mark.slow
