@@ -7,8 +7,10 @@ import django.db.models.functions.text
 from django.conf import settings
 from django.db import migrations, models
 
+from evalsite.lib.initial_migration import ModelCreation
 
-class Migration(migrations.Migration):
+
+class Migration(ModelCreation):
     initial = True
 
     dependencies = [

@@ -6,8 +6,10 @@ import grading_app.models.rating
 from django.conf import settings
 from django.db import migrations, models
 
+from evalsite.lib.initial_migration import ModelCreation
 
-class Migration(migrations.Migration):
+
+class Migration(ModelCreation):
     initial = True
 
     dependencies = [

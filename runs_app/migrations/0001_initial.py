@@ -13,8 +13,10 @@ from decimal import Decimal
 from django.conf import settings
 from django.db import migrations, models
 
+from evalsite.lib.initial_migration import ModelCreation
 
-class Migration(migrations.Migration):
+
+class Migration(ModelCreation):
     initial = True
 
     dependencies = [
