@@ -1,13 +1,16 @@
 """The WSGI application of the site."""
 
+import gc
 import os
 from typing import Any
 
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 
+from evalsite.command_line import COLLECT_AFTER
 from evalsite.lib.ops.private_files import UMASK
 
+gc.set_threshold(COLLECT_AFTER, 20, 20)
 os.umask(UMASK)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
@@ -24,6 +27,13 @@ class Request(WSGIRequest):
 
 class Handler(WSGIHandler):
     request_class = Request
+
+    @staticmethod
+    def warm_up() -> None:
+        """Prepare the pages. The web server calls this in a thread."""
+        from evalsite.warm_up import warm_up
+
+        warm_up()
 
 
 django.setup(set_prefix=False)

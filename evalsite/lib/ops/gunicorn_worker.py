@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import selectors
 import socket
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -53,6 +54,8 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
     def run(self) -> None:
         if self.gateway is not None:
             self.poller.register(self.gateway, selectors.EVENT_READ, self._take_back)
+        if warm_up := getattr(self.wsgi, "warm_up", None):
+            threading.Thread(target=warm_up, daemon=True, name="warm-up").start()
         super().run()
 
     def get_thread_pool(self) -> ThreadPoolExecutor:

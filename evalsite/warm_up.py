@@ -1,0 +1,43 @@
+"""The preparation of a new web process, so that no visitor waits for imports and templates."""
+
+from __future__ import annotations
+
+import gc
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from django.apps import apps
+from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
+from django.template.backends.django import DjangoTemplates
+from django.urls import reverse
+
+from evalsite.middleware import list_zones
+
+# Modules that pages import when they need them. matplotlib and scipy.stats are left out: they take 70 MB each.
+LATE_MODULES = ("scipy.special", "grading_app.raters.agreement_report")
+PAUSE_S = 0.001
+
+
+def warm_up() -> None:
+    """Import all pages, compile their templates, and exclude all of that from garbage collection.
+
+    A thread runs this beside the first requests.
+    """
+    reverse("home")  # Imports the pages, and builds the map of their addresses.
+    for name in LATE_MODULES:
+        import_module(name)
+    for model in apps.get_models(include_auto_created=True):
+        model._meta.get_fields()
+    engine = cast(DjangoTemplates, engines["django"])
+    for folder in engine.template_dirs:
+        for path in sorted(Path(folder).rglob("*.html")):
+            try:
+                engine.get_template(path.relative_to(folder).as_posix())
+            except (TemplateDoesNotExist, TemplateSyntaxError):
+                continue  # Of an optional part of Django that the site does not install.
+            time.sleep(PAUSE_S)  # Let a request run.
+    list_zones()
+    gc.collect()
+    gc.freeze()
