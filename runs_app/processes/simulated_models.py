@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
@@ -19,7 +20,7 @@ def store_simulated_models(config: SimulatorConfig) -> None:
     path.write_text(json.dumps(build_arguments(config)))
 
 
-def build_simulated_models() -> list[Child]:
+def build_simulated_models(may_start: Callable[[], bool]) -> list[Child]:
     """Return the process of the stored simulated models, or no process if there are none.
 
     The site works without them. It does not stop if they cannot start, for example because their port is in use.
@@ -28,7 +29,7 @@ def build_simulated_models() -> list[Child]:
     if not path.exists():
         return []
     command = build_module_command("runs_app.simulator", *json.loads(path.read_text()))
-    return [Child("models", command, directory=ROOT, is_required=False)]
+    return [Child("models", command, directory=ROOT, is_required=False, may_start=may_start)]
 
 
 def _find_file() -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 import urllib.request
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
@@ -29,6 +31,7 @@ from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
 WEB_GRACE_S = 8.0
+WEB_FIRST_S = 30.0  # Other processes start when the web server answers, or after this time.
 QUEUE_GRACE_S = 25.0  # A stopping drain, and the gateway, wait 10 s for their calls in flight.
 MIGRATION_LOCK = 0x65766C73  # The key of an advisory lock.
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -104,6 +107,17 @@ def serve(
     The caller holds the lock of the data folder. `on_ready` is called once with the URL, when the site answers.
     """
     _remove_leftovers()
+    has_answered = threading.Event()
+    started = time.monotonic()
+
+    def announce(url: str) -> None:
+        has_answered.set()
+        on_ready(url)
+
+    def may_start_workers() -> bool:
+        """Leave all processors to the web server until it answers, but not for ever."""
+        return has_answered.is_set() or time.monotonic() - started > WEB_FIRST_S
+
     with SupervisorChannel.create_in(settings.DATA_DIR) as channel:
         environment = {
             VARIABLE: str(channel.folder),
@@ -116,10 +130,11 @@ def serve(
             environment=environment,
             directory=ROOT,
             grace_s=QUEUE_GRACE_S,
+            may_start=may_start_workers,
         )
         pulse = Pulse(channel, drains + 1, queue.replace)
         queue.on_start = pulse.reset
-        periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
+        periodic_tasks: list[PeriodicTask] = [_Announcement(listener, announce), _make_pulse_check(pulse)]
         web_end, gateway_end = handover.open_pair()
         try:
             children = [
@@ -132,8 +147,9 @@ def serve(
                     directory=ROOT,
                     keep_fds=(gateway_end.fileno(),),
                     grace_s=QUEUE_GRACE_S,
+                    may_start=may_start_workers,
                 ),
-                *build_simulated_models(),
+                *build_simulated_models(may_start_workers),
             ]
             # The command to run after `up` was killed. Any command ends the embedded database as its last user.
             has_own_database = not os.environ.get("DATABASE_URL")

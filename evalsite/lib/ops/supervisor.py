@@ -62,6 +62,7 @@ class Child:
     grace_s: float = 10.0
     is_required: bool = True
     on_start: Callable[[], None] | None = None  # Called before the first start and before each restart.
+    may_start: Callable[[], bool] = lambda: True  # Asked at each check while the process does not run.
 
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
@@ -85,7 +86,7 @@ class Child:
         Return whether anything changed.
         """
         if self._process is None:
-            return now >= self._next_start and self._start(now)
+            return now >= self._next_start and self.may_start() and self._start(now)
         ending = self._replace_reason or self._ending()
         if not ending:
             return False

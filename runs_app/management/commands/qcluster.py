@@ -6,8 +6,10 @@ of processor time: on a busy machine, the first launch waited for most of a minu
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
+from django.conf import settings
 from django_q.management.commands import qcluster
 
 from runs_app.llm import gateway
@@ -22,6 +24,7 @@ class Command(qcluster.Command):  # type: ignore[misc]
         if channel:
             channel.mark_starting()
         try:
+            import_module(settings.ROOT_URLCONF)  # Tasks need its modules. Forked workers share them.
             gateway.warm_up()
         finally:
             if channel:

@@ -135,3 +135,14 @@ def test_a_keyboard_interrupt_in_the_block_is_reraised():
     with pytest.raises(KeyboardInterrupt):
         run_interrupted_block()
     assert child.pid is None
+
+
+def test_a_child_waits_until_it_may_start():
+    allowed = []
+    child = make_child("sleep 60", may_start=lambda: bool(allowed))
+    assert not child.check(time.monotonic())
+    assert child.pid is None
+    allowed.append(True)
+    assert child.check(time.monotonic())
+    assert child.pid
+    child.end()
