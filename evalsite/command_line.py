@@ -1,11 +1,13 @@
 """The command line of Evalsite, for `manage.py`, the program `evalsite` and `python -m evalsite`."""
 
+import gc
 import os
 import select
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
 from evalsite.lib.ops.installation import COMMAND, get_data_dir
@@ -24,6 +26,9 @@ WITHOUT_DATABASE = frozenset(
     }
 )
 ONLY_LOOKING = frozenset({"--help", "-h", "--version"})
+LIST_OF_COMMANDS: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])
+# New objects between two garbage collections. With Python's 700, a start spends a tenth of its time on collections.
+COLLECT_AFTER = 50_000
 
 
 def needs_database(arguments: list[str]) -> bool:
@@ -94,13 +99,36 @@ def execute() -> None:
 
         print(get_version())  # Django would print its own version.
         return
-    from django.core.management import execute_from_command_line
-
     program = Path(sys.argv[0]).name
-    execute_from_command_line([COMMAND if program == "__main__.py" else program, *sys.argv[1:]])
+    program = COMMAND if program == "__main__.py" else program
+    if sys.argv[1:] in LIST_OF_COMMANDS:
+        print_commands(program)
+        return
+    from django.core.management import BaseCommand, execute_from_command_line
+
+    # `check` checks all. Other commands check the settings: the models and addresses of a release are the same
+    # everywhere, and importing all pages takes most of the start of a command.
+    BaseCommand.requires_system_checks = ["settings"]
+    execute_from_command_line([program, *sys.argv[1:]])
+
+
+def print_commands(program: str) -> None:
+    """Print the names of all commands by app. Django would import the models first."""
+    from django.conf import settings
+    from django.core.management import find_commands
+
+    print(f"{program} help COMMAND explains a command.")
+    packages = [app for app in settings.INSTALLED_APPS if app.islower()]  # Without names of app configurations.
+    for package in ("django.core", *packages):
+        spec = find_spec(package)
+        folders = (spec and spec.submodule_search_locations) or []
+        if names := sorted(name for folder in folders for name in find_commands(str(Path(folder) / "management"))):
+            print(f"\n[{package}]")
+            print("\n".join(f"    {name}" for name in names))
 
 
 def main() -> None:
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from evalsite.lib.ops.environment import SettingError, refuse_unknown
     from evalsite.lib.ops.failed_commands import explain_failures

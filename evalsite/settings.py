@@ -5,8 +5,6 @@ import os
 import secrets
 from typing import Any
 
-from psycopg import conninfo
-
 from evalsite.lib.ops import environment, installation
 from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
 
@@ -66,6 +64,8 @@ except OSError as error:
 
 def _read_connection_parameters() -> dict[str, Any]:
     if url := os.environ.get("DATABASE_URL"):
+        from psycopg import conninfo
+
         return dict(conninfo.conninfo_to_dict(url))
     from evalsite.lib.ops.postgres import Embedded
 

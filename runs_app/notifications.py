@@ -18,7 +18,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.cache import cache
@@ -220,17 +219,18 @@ def send_webhook(url: str, secret: str, payload: dict[str, Any]) -> str:
         "X-Evalsite-Timestamp": str(timestamp),
         "X-Evalsite-Signature": f"sha256={sign(secret, timestamp, body)}",
     }
+    import aiohttp  # Import late: all processes import this module, and few send a webhook.
+
+    async def post() -> int:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as reply,
+        ):
+            return reply.status
+
     try:
-        status = asyncio.run(_post(url, body, headers))
+        status = asyncio.run(post())
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "" if 200 <= status < 300 else f"the receiver answered {status}"
-
-
-async def _post(url: str, body: bytes, headers: dict[str, str]) -> int:
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with (
-        aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-        session.post(url, data=body, headers=headers, allow_redirects=False) as reply,
-    ):
-        return reply.status

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 import datasets_app.generators as package
-from datasets_app.generators.generator import Generator
 from evalsite.lib.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from datasets_app.generators.generator import Generator  # Imports pydantic, which the models do not need.
 
 
 class UnknownTask(ValueError):

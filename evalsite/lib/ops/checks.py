@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "testserver"})
 
 
-@register()
+@register("settings")
 def check_shared_secret(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Warn if a shared database is configured without a shared secret.
 
@@ -36,7 +36,7 @@ def _check_secret(environ: Mapping[str, str]) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register("settings")
 def check_local_debugging(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report an error if debugging is on while the site is reachable under a public host name.
 
@@ -54,7 +54,7 @@ def check_local_debugging(app_configs: Sequence[AppConfig] | None, **kwargs: Any
     ]
 
 
-@register()
+@register("settings")
 def check_observer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report an error if EVALSITE_CALL_OBSERVER cannot be imported. A worker would otherwise fail at its first call."""
     if not settings.CALL_OBSERVER:
@@ -71,7 +71,7 @@ def check_observer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     return [Error(f"{message}: {settings.CALL_OBSERVER} ({reason})", id="evalsite.E003")]
 
 
-@register()
+@register("settings")
 def check_queue_attempts(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report errors in Q_CLUSTER settings that would start slow tasks twice and retry failed tasks forever."""
     queue = settings.Q_CLUSTER

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psycopg
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.environment import SettingError
@@ -52,7 +51,7 @@ def explain_failure(error: BaseException) -> CommandError | None:
         sentence = explain_disk_error(cause) if isinstance(cause, OSError) else None
         if sentence := sentence or _explain_database_error(cause):
             return CommandError(sentence, returncode=WORK_FAILED)
-        if isinstance(cause, psycopg.Error) and cause.sqlstate in MISSING_TABLE_OR_COLUMN:
+        if getattr(cause, "sqlstate", None) in MISSING_TABLE_OR_COLUMN:
             # How the database's tables differ from those of this code, or None if they do not differ.
             from django.db import connection  # Import late: a command may fail before Django is set up.
 
@@ -92,6 +91,8 @@ def explain_disk_error(error: OSError) -> str | None:
 
 def _explain_database_error(error: BaseException) -> str | None:
     """Return a sentence with the remedy if the database is full or away."""
+    import psycopg  # Import late: the lists of commands and options do without the database's library.
+
     if not isinstance(error, psycopg.Error):
         return None
     state, reason = error.sqlstate or "", (str(error).splitlines() or ["no reason given"])[0]
