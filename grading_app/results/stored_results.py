@@ -118,7 +118,7 @@ RESULTS = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline, query.blind.pk if query.blind else None],
     load=_load,
     step="adding up answers",
-    version=9,
+    version=10,
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ class WaveChange:
 
     unpaired: the number of items without a score in one of the waves. unread_a, unread_b: answers without a score.
     adjusted: p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
+    only_in: A or B if the measure has scores in this wave only. judge_has_changed: other models or providers served
+    the judge in wave b than in wave a, so a difference of its scores shows no drift of the model.
     """
 
     measure: Measure
@@ -46,10 +48,12 @@ class WaveChange:
     unread_a: int
     unread_b: int
     adjusted: float | None = None
+    only_in: int | None = None
+    judge_has_changed: bool = False
 
     @property
     def has_drifted(self) -> bool:
-        return self.adjusted is not None and self.adjusted < LEVEL
+        return self.adjusted is not None and self.adjusted < LEVEL and not self.judge_has_changed
 
     @property
     def text(self) -> str:
@@ -104,6 +108,23 @@ class WaveComparison:
         return [line for line in self.lines if line.has_drifted]
 
     @property
+    def comparable(self) -> list[WaveChange]:
+        """The lines with a test that can show drift of a model."""
+        return [line for line in self.lines if line.adjusted is not None and not line.judge_has_changed]
+
+    @property
+    def changed_judges(self) -> list[str]:
+        """The labels of the judges and panels that other models or providers served in wave b."""
+        return list(dict.fromkeys(line.measure.label for line in self.lines if line.judge_has_changed))
+
+    @property
+    def replaced_judges(self) -> tuple[list[str], list[str]] | None:
+        """The labels of the judges that graded wave a alone and wave b alone; None unless there are both."""
+        judged = [line for line in self.lines if line.measure.kind in ("judge", "panel")]
+        of_a, of_b = (list(dict.fromkeys(row.measure.label for row in judged if row.only_in == one)) for one in (A, B))
+        return (of_a, of_b) if of_a and of_b else None
+
+    @property
     def changed_conditions(self) -> list[str]:
         """The labels of the conditions that other models or providers served in wave b."""
         return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
@@ -116,10 +137,11 @@ def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
 
 def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]:
     """Return lines by measure: all conditions together if there are several, then each in the order of the design."""
-    labels = load_condition_labels(experiment)
+    labels, changed_judges = load_condition_labels(experiment), find_changed_judges(experiment, a, b)
     lines: list[WaveChange] = []
     for measure in list_measures(experiment):
         waves = [load_scores(experiment, measure, wave) for wave in (a, b)]
+        has_scores = [bool(one.n.any()) for one in waves]
         settled = measure.settle(replace(waves[0], is_binary=waves[0].is_binary and waves[1].is_binary))
         asked = set().union(*({*one.conditions[(one.n + one.missing).any(axis=0)].tolist()} for one in waves))
         conditions = [key for key in labels if key in asked]
@@ -137,6 +159,8 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
                     unpaired=n_asked - (found.items if found else 0),
                     unread_a=int(pair.missing[:, A].sum()),
                     unread_b=int(pair.missing[:, B].sum()),
+                    only_in=has_scores.index(True) if sum(has_scores) == 1 else None,
+                    judge_has_changed=measure.grade_condition in changed_judges,
                 )
             )
     # Single conditions and sums over conditions are two families of tests, because a sum repeats its parts.
@@ -177,6 +201,21 @@ def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple
     return pair, n_asked
 
 
+def find_changed_judges(experiment: Experiment, a: Wave, b: Wave) -> set[int]:
+    """Return the grade conditions of judges that other models or providers served in wave b, and of their panels."""
+    statement = """SELECT DISTINCT gc.id, r.wave_id, t.served_model, t.served_provider
+        FROM grading_app_gradecondition gc JOIN runs_app_run r ON r.condition_id = gc.judge_condition_id
+        JOIN runs_app_trial t ON t.run_id = r.id
+        WHERE gc.experiment_id = %(experiment)s AND r.wave_id IN (%(a)s, %(b)s) AND t.status = 'done'"""
+    pairs: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    for judge, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+        pairs[judge, wave].append((model, provider))
+    served = defaultdict(ServedModels, {key: ServedModels.from_pairs(found) for key, found in pairs.items()})
+    changed = {judge for judge, _ in pairs if any(ServedDifference.of(served[judge, a.pk], served[judge, b.pk]))}
+    panels = experiment.grade_conditions.filter(panel__graders__grade_conditions__in=changed)
+    return changed | set(panels.values_list("pk", flat=True)) if changed else changed
+
+
 def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
     """Return two rows for each condition, wave a first.
 
@@ -207,7 +246,7 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
 
 def get_wave_comparison(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
     """Return the comparison of wave b with wave a at the experiment's current state."""
-    key = f"waves:{fingerprint_results(experiment, None)}:{a.pk}:{b.pk}"
+    key = f"waves-2:{fingerprint_results(experiment, None)}:{a.pk}:{b.pk}"
     comparison: WaveComparison | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), CACHE_SECONDS)
     return comparison or compare_waves(experiment, a, b)
 
@@ -217,11 +256,12 @@ class PooledWaves:
     """The waves of an experiment that numbers without a chosen wave pool.
 
     drifted: the scores that differ between the first and the last wave after Holm's correction; None if the experiment
-    is too large to test them during a request.
+    is too large to test them during a request. changed_judges: the labels of judges that changed between these waves.
     """
 
     waves: list[Wave]
     drifted: list[WaveChange] | None
+    changed_judges: list[str] = field(default_factory=list)
 
     @property
     def sentences(self) -> list[str]:
@@ -231,8 +271,12 @@ class PooledWaves:
         first, last = self.waves[0], self.waves[-1]
         if self.drifted is None:
             return [pooled]
+        if self.changed_judges:
+            judges = "; ".join(self.changed_judges)
+            pooled = f"{pooled} The judge changed between {first} and {last}, so its scores show no drift: {judges}."
         if not self.drifted:
-            return [pooled, f"No score differs significantly between {first} and {last}."]
+            other = "other " if self.changed_judges else ""
+            return [pooled, f"No {other}score differs significantly between {first} and {last}."]
         changes = "; ".join(line.text for line in self.drifted[:3])
         more = f"; and {len(self.drifted) - 3} more" if len(self.drifted) > 3 else ""
         return [pooled, f"Scores changed significantly from {first} to {last}: {changes}{more}."]
@@ -248,4 +292,5 @@ def find_pooled_waves(experiment: Experiment, wave: Wave | None, *, in_worker: b
         return None
     if not in_worker and has_many_answers(experiment, None):
         return PooledWaves(waves, None)
-    return PooledWaves(waves, get_wave_comparison(experiment, waves[0], waves[-1]).drifted)
+    comparison = get_wave_comparison(experiment, waves[0], waves[-1])
+    return PooledWaves(waves, comparison.drifted, comparison.changed_judges)

@@ -85,6 +85,8 @@ class WaveScoreTable(tables.Table):
     def render_verdict(self, value: bool, record: WaveChange) -> SafeString | str:
         if record.adjusted is None:
             return number_format.MISSING
+        if record.judge_has_changed:
+            return "judge changed"
         return DRIFT if value else "none shown"
 
 

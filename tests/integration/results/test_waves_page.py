@@ -1,5 +1,7 @@
 """Two waves side by side: differences by item, outcomes of trials, and served models."""
 
+import re
+
 import pytest
 from django.core.cache import cache
 from django.db import connection
@@ -7,8 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.results.waves import compare_scores
+from grading_app.models import GradeCondition, Grading
+from grading_app.results.waves import compare_scores, find_pooled_waves
 from grading_app.scoring.grading import grade
+from runs_app.models import Condition, Trial
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all
@@ -225,3 +229,72 @@ def test_the_page_names_the_interval_and_says_that_a_judge_may_have_changed(clie
 
 def test_scores_by_rules_have_no_note_on_judges(client, experiment):
     assert "A score by a judge" not in page_text(open_waves(client, experiment))
+
+
+def make_judged(experiment, name, score, served, **fields):
+    """Grade all answers by a judge. served: the model that answered the judge's calls, by the number of the wave."""
+    graded = make_gradings(experiment, name, score, rubric=make_scale_rubric(f"{name}-rubric", low=0, high=1))
+    condition = Condition.objects.create(
+        experiment=experiment, stage="judge", model=factories.make_model("judge"),
+        sampler=factories.make_sampler(f"{name}-sampler"), condition_id=f"{name}--1", content={},
+    )  # fmt: skip
+    for wave in experiment.waves.all():
+        run = experiment.runs.create(condition=condition, wave=wave, status="done")
+        Trial.objects.create(
+            run=run, item=experiment.dataset.items.first(), sample_idx=0, status="done", answer="{}",
+            served_model=served[wave.number],
+        )  # fmt: skip
+    GradeCondition.objects.filter(pk=graded.pk).update(judge_condition=condition)
+    return graded
+
+
+@pytest.fixture
+def stable():
+    """Return two waves with the same right answers, of which a judge sees fewer in the second one."""
+    created = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=20))
+    for number in (0, 1):
+        observe(created, number, [2] * 20)
+    grade(created, by="a test")
+    return created
+
+
+def test_a_judge_whose_model_changed_between_the_waves_shows_no_drift_of_the_model(client, stable):
+    make_judged(stable, "strict", lambda trial: float(not trial.run.wave.number), served=("judge-1", "judge-2"))
+    text = page_text(open_waves(client, stable))
+    assert "The judge changed from first wave to wave-1: other models or providers served" in text
+    assert "On items like these, no difference from first wave to wave-1 is significant" in text
+    assert "−100.0 pp" in text
+    assert "judge changed" in text
+    assert '<span class="chip">drift</span>' not in text
+    rule, judge = sorted(compare_waves(stable), key=lambda line: line.judge_has_changed)
+    assert (rule.has_drifted, judge.has_drifted) == (False, False)
+    assert judge.adjusted < 0.001, "the test itself is significant"
+    pooled = " ".join(find_pooled_waves(stable, None).sentences)
+    assert "The judge changed between first wave and wave-1, so its scores show no drift" in pooled
+    assert "No other score differs significantly" in pooled
+
+
+def test_a_judge_that_stayed_the_same_shows_drift(client, stable):
+    make_judged(stable, "strict", lambda trial: float(not trial.run.wave.number), served=("judge-1", "judge-1"))
+    text = page_text(open_waves(client, stable))
+    assert "The judge changed" not in text
+    assert "1 of 2 differences is significant" in text
+
+
+def test_waves_with_different_rubrics_are_not_compared_and_the_page_says_that_the_judge_changed(client, stable):
+    for number, name in enumerate(("strict", "lenient")):
+        rubric = make_scale_rubric(f"{name}-rubric", low=0, high=1)
+        judge = GradeCondition.objects.create(
+            experiment=stable, grade_condition_id=f"{name}--1", kind="judge", rubric=rubric
+        )
+        of_wave = Trial.objects.filter(run__experiment=stable, run__wave__number=number)
+        Grading.objects.bulk_create(
+            Grading(trial=trial, condition=judge, score=float(number), parse_ok=True) for trial in of_wave
+        )
+    text = page_text(open_waves(client, stable))
+    assert re.search(
+        "The judge changed: [^.]*strict[^.]* graded first wave alone, and [^.]*lenient[^.]* graded wave-1", text
+    )
+    assert "Scores of different judges are not compared." in text
+    assert '<span class="chip">drift</span>' not in text
+    assert [line.change is None for line in compare_waves(stable)] == [False, True, True]
