@@ -1,8 +1,8 @@
 """What the gateway adds to a call of another program: `python -m benchmarks.external [--calls 400] [--in-flight 1,8]`.
 
-A whole site (`up`) passes calls on to the simulated provider. Each client sends one call directly, one through a process
-that forwards it and no more, and one through the gateway, in turn and over connections that stay open. So all see the
-same load of the machine. The process that forwards has the gateway's server and client: no gateway adds less.
+A whole site (`up`) passes calls on to the simulated provider. Each client sends one call directly, one through a
+process that forwards it and no more, and one through the gateway, in turn and over connections that stay open. So all
+see the same load of the machine. The process that forwards has the gateway's server and client: no gateway adds less.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ def rebuild_turns(trial: Trial) -> Turns:
 
     An imported trial has its own conversation if the source had it, here without its answer.
     """
+    if trial.messages == []:
+        return Turns([], "The gateway has reserved this call. No program has asked for it yet.")
     if trial.messages is not None:
         *before, last = trial.messages
         is_answer = (last["role"], last["content"], "tool_calls" in last) == ("assistant", trial.answer, False)

@@ -199,12 +199,13 @@ def _build_response(reply: Any) -> web.Response:
 async def serve(end: socket.socket) -> None:
     """Serve until a stop signal, then let the calls in flight end, and record their replies."""
     from runs_app.engine.external_queue import Executors, ExternalQueue, open_spool
+    from runs_app.engine.prepared_calls import PreparedCalls
     from runs_app.llm.http_transport import close_session
 
     threads = [ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("admission", "recording", "reading")]
     loop = asyncio.get_running_loop()
     spool, worker_id = await loop.run_in_executor(threads[1], open_spool)
-    queue = ExternalQueue(Executors(*threads), spool, worker_id)
+    queue = ExternalQueue(Executors(*threads), spool, worker_id, prepared=PreparedCalls())
     server = Server(end, queue)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -19,6 +19,7 @@ from django.db import transaction
 
 from runs_app.engine.admission import Claim
 from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.fair_share import Demand
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.outcomes import (
@@ -33,30 +34,35 @@ from runs_app.engine.outcomes import (
 )
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.prepared_sql import to_pg_json
-from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
+from runs_app.engine.rate_limiter import consume_tokens, count_free_slots, find_reached_limit
 from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, CallReply
 from runs_app.models import CachedAnswer, Run, Trial
 from runs_app.pricing import costs
 
+SPARE_SHARE = 20  # A prepared call takes at most this part of the remaining budget, and of the tokens a minute.
 SPARE_S = 60  # The lease exceeds the time-out of the call by this, for a slow database.
 
 USABLE_TOKENS = """
 SELECT t.id FROM runs_app_apitoken t JOIN auth_user u ON u.id = t.user_id
 WHERE t.id = ANY(%s::bigint[]) AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp() AND u.is_active
 """
-# Under the locks of the runs, their counters number the new trials. Each column without a value here has a default.
+# Under the locks of the runs, new trials are numbered from the last one, which an index finds. The columns without a
+# value here have a default.
 INSERT = """
 WITH calls AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%s::json) c(n int, run_id bigint, token uuid, reserved_usd numeric, lease_s float8,
-        messages jsonb, form text, session text, caller text, parameters jsonb)
+    SELECT * FROM json_to_recordset(%s::json) c(n int, run_id bigint, token uuid, worker_id bigint,
+        reserved_usd numeric, lease_s float8, messages jsonb, form text, session text, caller text, parameters jsonb)
 ), added AS (
-    INSERT INTO runs_app_trial (run_id, sample_idx, status, attempts, token, reserved_usd, lease_until, claimed_at,
-        messages)
-    SELECT r.id, r.n_pending + r.n_running + r.n_done + r.n_failed + r.n_cancelled - 1
-        + row_number() OVER (PARTITION BY r.id ORDER BY c.n), 'running', 1, c.token, c.reserved_usd,
-        clock_timestamp() + c.lease_s * interval '1 second', clock_timestamp(), c.messages
-    FROM calls c JOIN runs_app_run r ON r.id = c.run_id RETURNING id, sample_idx, token
+    INSERT INTO runs_app_trial (run_id, sample_idx, status, attempts, token, worker_id, reserved_usd, lease_until,
+        claimed_at, messages)
+    SELECT c.run_id, coalesce(last.sample_idx, -1) + row_number() OVER (PARTITION BY c.run_id ORDER BY c.n),
+        'running', 1, c.token, c.worker_id, c.reserved_usd, clock_timestamp() + c.lease_s * interval '1 second',
+        clock_timestamp(), c.messages
+    FROM calls c LEFT JOIN LATERAL (
+        SELECT sample_idx FROM runs_app_trial t WHERE t.run_id = c.run_id
+        ORDER BY item_id DESC, dimension_id DESC, sample_idx DESC LIMIT 1
+    ) last ON true RETURNING id, sample_idx, token
 ), external AS (
     INSERT INTO runs_app_externalcall (trial_id, form, session, token, parameters)
     SELECT added.id, c.form, c.session, c.caller, c.parameters FROM added JOIN calls c ON c.token = added.token
@@ -71,7 +77,8 @@ class ExternalRequest:
 
     `messages` is the conversation as pages show it; it and `parameters` hold only characters that PostgreSQL can store.
     `input_tokens` and `output_tokens` are upper bounds; None: unknown. `token` is the public part of the access token.
-    A call `from_cache` is answered by an earlier reply: it needs no slot, no rate and no budget.
+    A call `from_cache` is answered by an earlier reply: it needs no slot, no rate and no budget. A call that
+    `is_prepared` has no program yet (`prepared_calls`).
     """
 
     run: Run
@@ -85,6 +92,7 @@ class ExternalRequest:
     output_tokens: int | None
     cache_key: str
     from_cache: bool = False
+    is_prepared: bool = False
 
     @property
     def ceiling_usd(self) -> Decimal | None:
@@ -92,6 +100,11 @@ class ExternalRequest:
         if model.endpoint.is_free:
             return Decimal(0)
         return costs.compute_ceiling(model.prices, self.input_tokens, self.output_tokens)
+
+    @property
+    def reserved_usd(self) -> Decimal:
+        """Return what the call reserves in its experiment's budget."""
+        return Decimal(0) if self.from_cache else costs.round_reservation(self.ceiling_usd)
 
     @property
     def lease_s(self) -> float:
@@ -129,50 +142,69 @@ def begin_calls(calls: Sequence[ExternalRequest]) -> list[Claim | NotAdmitted]:
     with transaction.atomic():
         tokens = USABLE_TOKENS, [[call.token_id for call in calls]]
         counters = lock_counters(endpoint_id, {call.run.pk for call in calls}, read=[tokens])
-        usable = {key for (key,) in counters.read[0]} if counters is not None else set()
-        decided: list[Claim | NotAdmitted] = []
-        rows = []
-        for n, call in enumerate(calls):
-            reserved = Decimal(0) if call.from_cache else costs.round_reservation(call.ceiling_usd)
-            try:
-                if counters is None or call.run.pk not in counters.runs:
-                    raise NotAdmitted("the model or the experiment was deleted", may_start_later=False)
-                if call.token_id not in usable:
-                    raise NotAdmitted("the token has expired or was revoked", may_start_later=False, was_revoked=True)
-                if not call.from_cache:
-                    _check_admission(call, counters, reserved)
-            except NotAdmitted as reason:
-                decided.append(reason)
-                continue
-            taken = min(call.output_tokens or costs.TYPICAL_OUTPUT_TOKENS, costs.TYPICAL_OUTPUT_TOKENS)
-            expected = 0 if call.from_cache else call.input_tokens + taken
-            keys = counters.get_counter_keys(call.run.pk)
-            delta = counters.deltas.for_run(keys)
-            delta.running += 1
-            delta.reserved_usd += reserved
+        decided, rows = decide_on_calls(calls, counters)
+        if counters is None or not rows:
+            return decided
+        (inserted,) = counters.write_and_commit((INSERT, [to_pg_json(rows)]))
+    return complete_claims(decided, inserted)
+
+
+def decide_on_calls(
+    calls: Sequence[ExternalRequest], counters: LockedCounters | None, worker_id: int | None = None
+) -> tuple[list[Claim | NotAdmitted], list[dict[str, Any]]]:
+    """Return the claim of each call, or why it may not start, and the rows of INSERT. Count the claims in `counters`.
+
+    The first statement that `counters` read is USABLE_TOKENS. The worker is the process that prepares calls.
+    """
+    usable = {key for (key,) in counters.read[0]} if counters is not None else set()
+    decided: list[Claim | NotAdmitted] = []
+    rows = []
+    for n, call in enumerate(calls):
+        reserved = call.reserved_usd
+        try:
+            if counters is None or call.run.pk not in counters.runs:
+                raise NotAdmitted("the model or the experiment was deleted", may_start_later=False)
+            if call.token_id not in usable:
+                raise NotAdmitted("the token has expired or was revoked", may_start_later=False, was_revoked=True)
             if not call.from_cache:
-                limiter = consume_tokens(counters.limiter, 1, expected)
-                counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
-            claim = Claim(0, keys, uuid.uuid4(), 0, None, 0, 1, 0, reserved, expected)
-            decided.append(claim)
-            rows.append(
-                {
-                    "n": n,
-                    "run_id": call.run.pk,
-                    "token": claim.token,
-                    "reserved_usd": reserved,
-                    "lease_s": call.lease_s,
-                    "messages": call.messages,
-                    "form": call.form,
-                    "session": call.session,
-                    "caller": call.token,
-                    "parameters": call.parameters,
-                }
-            )
-        added = {}
-        if counters is not None and rows:
-            (inserted,) = counters.write_and_commit((INSERT, [to_pg_json(rows)]))
-            added = {token: numbers for token, *numbers in inserted}
+                _check_admission(call, counters, reserved)
+        except NotAdmitted as reason:
+            decided.append(reason)
+            continue
+        taken = min(call.output_tokens or costs.TYPICAL_OUTPUT_TOKENS, costs.TYPICAL_OUTPUT_TOKENS)
+        expected = 0 if call.from_cache else call.input_tokens + taken
+        keys = counters.get_counter_keys(call.run.pk)
+        delta = counters.deltas.for_run(keys)
+        delta.running += 1
+        delta.reserved_usd += reserved
+        if not call.from_cache:
+            limiter = consume_tokens(counters.limiter, 1, expected)
+            counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
+        claim = Claim(0, keys, uuid.uuid4(), 0, None, 0, 1, 0, reserved, expected)
+        decided.append(claim)
+        rows.append(
+            {
+                "n": n,
+                "run_id": call.run.pk,
+                "token": claim.token,
+                "worker_id": worker_id,
+                "reserved_usd": reserved,
+                "lease_s": call.lease_s,
+                "messages": call.messages,
+                "form": call.form,
+                "session": call.session,
+                "caller": call.token,
+                "parameters": call.parameters,
+            }
+        )
+    return decided, rows
+
+
+def complete_claims(
+    decided: Sequence[Claim | NotAdmitted], inserted: Sequence[tuple[Any, ...]]
+) -> list[Claim | NotAdmitted]:
+    """Return the claims with the keys and numbers of their inserted trials."""
+    added = {token: numbers for token, *numbers in inserted}
     return [
         one._replace(trial_id=added[one.token][0], sample_idx=added[one.token][1]) if isinstance(one, Claim) else one
         for one in decided
@@ -205,6 +237,22 @@ def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: 
             is_over_budget=True,
             may_start_later=others.exists(),
         )
+    if call.is_prepared:
+        _check_spare(call, counters, demand, left)
+
+
+def _check_spare(call: ExternalRequest, counters: LockedCounters, demand: Demand, left_usd: Decimal | None) -> None:
+    """Raise NotAdmitted if a prepared call could keep other calls from starting: half of each limit stays free."""
+    taken = counters.in_flight + 2
+    free = count_free_slots(counters.limiter, counters.endpoint.rates, counters.in_flight)
+    tokens_left = counters.limiter.tokens_left
+    if (
+        free < taken
+        or demand.max_concurrency < 2 * demand.in_flight + 2
+        or (left_usd is not None and left_usd < SPARE_SHARE * call.reserved_usd)
+        or (tokens_left is not None and tokens_left < SPARE_SHARE * call.input_tokens)
+    ):
+        raise NotAdmitted("too little is free to prepare calls")
 
 
 def find_cached_call(key: str) -> Trial | None:

@@ -2,7 +2,8 @@
 
 The event loop never waits for the database. Threads with a connection of their own run the transactions: one admits,
 one records, one reads. A reply is in the result spool before its program receives it, and in the database some
-milliseconds later. So a program never waits for the second transaction, and a killed process loses no reply.
+milliseconds later. So a program never waits for the second transaction, and a killed process loses no reply. A queue
+with a spool also prepares calls (`prepared_calls`), so that programs rarely wait for the first transaction either.
 """
 
 from __future__ import annotations
@@ -11,24 +12,34 @@ import asyncio
 import logging
 import os
 import socket
+import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.models.functions import Now
 
 from evalsite.lib.ops.versions import get_version
 from runs_app.engine.admission import Claim
 from runs_app.engine.database_recovery import OUTAGES, describe_outage, record_each
 from runs_app.engine.external_calls import ExternalRequest, begin_calls
-from runs_app.engine.recorder import Result
+from runs_app.engine.prepared_calls import (
+    REFRESH_S,
+    Plan,
+    Prepared,
+    PreparedCalls,
+    StartedCall,
+    delete_unused,
+    record_and_prepare,
+    store_starts,
+)
+from runs_app.engine.recorder import Result, group_by_endpoint, split_batches
 from runs_app.engine.result_spool import ResultSpool, record_orphaned_results
 from runs_app.models import Worker
 
@@ -36,6 +47,7 @@ logger = logging.getLogger("evalsite.gateway")
 
 MAX_GROUP = 64
 RECORD_AFTER_S = 0.01  # So that a program's next call finds no lock, and replies share a transaction.
+START_AFTER_S = 0.2  # The start of a short call shares the transaction of its reply.
 OUTAGE_WAIT_S = 1.0
 
 T = TypeVar("T")
@@ -59,11 +71,14 @@ class ExternalQueue:
     worker_id: int | None = None
     record_after_s: float = RECORD_AFTER_S
     calls: set[asyncio.Task[Any]] = field(default_factory=set)
+    prepared: PreparedCalls | None = None
     _waiting: deque[tuple[ExternalRequest, asyncio.Future[Claim]]] = field(default_factory=deque)
+    _starts: list[StartedCall] = field(default_factory=list)
     _results: list[Result] = field(default_factory=list)
     _admitting: asyncio.Task[None] | None = None
-    _recording: asyncio.Task[None] | None = None
-    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    _writing: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _is_due: bool = False
 
     async def read(self, function: Callable[..., T], *args: Any) -> T:
         """Return the function's result from the thread that reads."""
@@ -71,6 +86,27 @@ class ExternalQueue:
 
     async def admit(self, call: ExternalRequest) -> Claim:
         """Return the claim of a call. Raise NotAdmitted if it may not start now."""
+        if self.prepared is None or call.from_cache:
+            return await self._admit(call)
+        claim = self._start_prepared(call)
+        self._write_in(self.record_after_s if self.prepared.is_short(call.run.pk) else START_AFTER_S)
+        if claim is None:
+            claim = await self._admit(call)
+        self.prepared.begin(claim)
+        return claim
+
+    def _start_prepared(self, call: ExternalRequest) -> Claim | None:
+        """Return a prepared claim for the call, or None. The start of the call is then in the result spool."""
+        if self.prepared is None or self.spool is None or (claim := self.prepared.take(call)) is None:
+            return None
+        start = StartedCall.build(claim, call)
+        if not self.spool.add(start):
+            self.prepared.put_back(claim)
+            return None
+        self._starts.append(start)
+        return claim
+
+    async def _admit(self, call: ExternalRequest) -> Claim:
         admitted: asyncio.Future[Claim] = asyncio.get_running_loop().create_future()
         self._waiting.append((call, admitted))
         if self._admitting is None or self._admitting.done():
@@ -110,41 +146,88 @@ class ExternalQueue:
         """Record a result soon. It is in the result spool when this returns."""
         if self.spool is not None:
             self.spool.add(result)
+        if self.prepared is not None:
+            self.prepared.end(result.claim)
         self._results.append(result)
-        if self._recording is None or self._recording.done():
-            self._recording = asyncio.create_task(self._record_waiting())
+        self._write_in(self.record_after_s)
 
-    async def _record_waiting(self) -> None:
-        while self._results:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), self.record_after_s)
-            group, self._results = self._results, []
-            while True:
-                try:
-                    await self._run(self.executors.recording, record_each, group, self.worker_id)
-                    break
-                except OUTAGES as error:
-                    logger.warning("%s; %s replies wait", describe_outage(error), len(group) + len(self._results))
-                    await asyncio.sleep(OUTAGE_WAIT_S)
+    def _write_in(self, seconds: float) -> None:
+        """Write in so many seconds, or earlier if that was planned."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + seconds:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._write_now)
+
+    def _write_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._is_due = None, True
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_due())
+
+    async def _write_due(self) -> None:
+        while self._is_due:
+            self._is_due = False
+            starts, self._starts = self._starts, []
+            results, self._results = self._results, []
+            if self.prepared is None:
+                await self._insist(results, record_each, results, self.worker_id)
+            else:
+                await self._write_and_prepare(self.prepared, starts, results)
             if self.spool is not None:
-                self.spool.keep_only(self._results)
-        self._hurry.clear()
+                self.spool.keep_only([*self._starts, *self._results])
+
+    async def _write_and_prepare(
+        self, prepared: PreparedCalls, starts: list[StartedCall], results: list[Result]
+    ) -> None:
+        began, plans = time.monotonic(), prepared.plan()
+        unused = prepared.take_unused()
+        known = prepared.list_known() | {start.claim.trial_id for start in starts}
+        arguments = starts, results, plans, unused, self.worker_id, known
+        found = await self._insist(results, _write_group, *arguments)
+        for endpoint_id, plan in plans.items():
+            prepared.apply(plan, found.get(endpoint_id, Prepared()), began)
+        if prepared.is_active:
+            self._write_in(REFRESH_S)
+
+    async def _insist(self, results: Sequence[Result], function: Callable[..., T], *arguments: Any) -> T:
+        """Return the function's result from the thread that records. Wait for the end of outages of the database."""
+        while True:
+            try:
+                return await self._run(self.executors.recording, function, *arguments)
+            except OUTAGES as error:
+                logger.warning("%s; %s replies wait", describe_outage(error), len(results) + len(self._results))
+                await asyncio.sleep(OUTAGE_WAIT_S)
 
     async def flush(self) -> bool:
-        """Record the results that wait, which frees their slots and reservations. Return whether there were any."""
-        if self._recording is None or self._recording.done():
+        """Record the results that wait and release prepared calls, which frees slots and reservations.
+
+        Return whether there were any.
+        """
+        is_writing = self._writing is not None and not self._writing.done()
+        had_prepared = self.prepared is not None and self.prepared.release()
+        if not (self._results or had_prepared or is_writing):
             return False
-        self._hurry.set()
-        await asyncio.shield(self._recording)
+        self._write_now()
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
         return True
 
     async def finish(self, seconds: float | None = None) -> None:
         """Wait for the calls in flight, at most these seconds, and record all results."""
         if self.calls:
             await asyncio.wait(self.calls, timeout=seconds)
-        if self._recording is not None and not self._recording.done():
-            self._hurry.set()
-            await asyncio.wait([self._recording], timeout=seconds)
+        if self.prepared is not None:
+            self.prepared.is_closed = True
+        for _ in range(2):  # The first one may end a transaction that prepares calls.
+            if self._results or self._starts or (self.prepared is not None and self.prepared.is_active):
+                self._write_now()
+            if self._writing is not None and not self._writing.done():
+                await asyncio.wait([self._writing], timeout=seconds)
+        if self._timer is not None:
+            self._timer.cancel()
         if self.spool is not None:
             self.spool.close()
 
@@ -160,6 +243,56 @@ def _run_connected(function: Callable[..., T], *args: Any) -> T:
         if not connection.in_atomic_block:
             connection.close()
         raise
+
+
+def _write_group(
+    starts: Sequence[StartedCall],
+    results: Sequence[Result],
+    plans: Mapping[int, Plan],
+    unused: Sequence[Claim],
+    worker_id: int,
+    known: set[int],
+) -> dict[int, Prepared]:
+    """Store starts, record results and prepare calls, one transaction for each endpoint. Return what each found.
+
+    After an outage, this is called again. Then a commit may have prepared calls of which this process does not know.
+    """
+    try:
+        delete_unused(unused)
+    except OUTAGES:
+        raise
+    except DatabaseError:
+        logger.exception("%s prepared calls cannot be released; their leases end them", len(unused))
+    starts_of, results_of = defaultdict(list), group_by_endpoint(results)
+    for start in starts:
+        starts_of[start.claim.counter_keys.endpoint_id].append(start)
+    found = {}
+    for endpoint_id in sorted({*plans, *starts_of, *results_of}):
+        own, plan = starts_of[endpoint_id], plans.get(endpoint_id, Plan())
+        *earlier, last = list(split_batches(results_of.get(endpoint_id, []))) or [[]]
+        try:
+            if earlier:
+                store_starts(own)
+            for batch in earlier:
+                record_each(batch, worker_id)
+            found[endpoint_id] = record_and_prepare(endpoint_id, own, last, plan, worker_id)
+        except OUTAGES:
+            raise
+        except DatabaseError:
+            logger.exception("endpoint %s: recording calls one by one after an error", endpoint_id)
+            _store_each(own)
+            record_each(last, worker_id)
+    return found
+
+
+def _store_each(starts: Sequence[StartedCall]) -> None:
+    for start in starts:
+        try:
+            store_starts([start])
+        except OUTAGES:
+            raise
+        except DatabaseError:
+            logger.exception("the request of trial %s cannot be stored", start.claim.trial_id)
 
 
 def open_spool() -> tuple[ResultSpool, int]:

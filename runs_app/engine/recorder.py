@@ -145,13 +145,18 @@ def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id:
     with transaction.atomic():
         release_locks_early()
         changes = write_trials(results, worker_id)
-        passed_on = [result for result in results if result.passed_on is not None]
-        if replies := [{"id": result.claim.trial_id, "reply": result.passed_on} for result in passed_on]:
-            execute(STORE_REPLIES, to_pg_json(replies))
+        store_replies(results)
         if counters := lock_counters(endpoint_id, collect_run_ids(results)):
             apply_changes(counters, changes)
             counters.write_and_commit()
     return len(changes.held)
+
+
+def store_replies(results: Sequence[Result]) -> None:
+    """Store the bodies that programs received from the gateway."""
+    passed_on = [result for result in results if result.passed_on is not None]
+    if replies := [{"id": result.claim.trial_id, "reply": result.passed_on} for result in passed_on]:
+        execute(STORE_REPLIES, to_pg_json(replies))
 
 
 def group_by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:

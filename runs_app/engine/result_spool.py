@@ -22,12 +22,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from runs_app.engine.database_recovery import OUTAGES, record_each
+from runs_app.engine.prepared_calls import StartedCall, recover_prepared, store_starts
 from runs_app.engine.recorder import Result
 from runs_app.models import Worker
 
 logger = logging.getLogger("evalsite.drain")
 
-RESULT_ADAPTER: TypeAdapter[Result] = TypeAdapter(Result)
+LINE_ADAPTER: TypeAdapter[Result | StartedCall] = TypeAdapter(Result | StartedCall)
 MAX_RECORDED_BYTES = 2**20  # Recorded lines stay until the file is this long, or until all lines are recorded.
 
 
@@ -43,31 +44,34 @@ class ResultSpool:
         except OSError as error:
             self._disable(error)
 
-    def add(self, result: Result) -> None:
-        """Add a result, which stays until `keep_only` drops it."""
+    def add(self, entry: Result | StartedCall) -> bool:
+        """Add a result or a start, which stays until `keep_only` drops it. Return whether it is in the file."""
         if self._file is None:
-            return
+            return False
         try:
-            line = RESULT_ADAPTER.dump_json(result) + b"\n"
+            line = LINE_ADAPTER.dump_json(entry) + b"\n"
             written = os.write(self._file, line)
         except PydanticSerializationError:  # A lone surrogate, which only the recorder replaces.
-            logger.warning("the answer of trial %s is not in the result spool", result.claim.trial_id)
+            logger.warning("the answer of trial %s is not in the result spool", entry.claim.trial_id)
         except OSError as error:
             self._disable(error)
         else:
             self._size += written
             if written < len(line):  # The next line would be appended to this incomplete one, and lost with it.
                 self._disable(OSError("no space for a whole line"))
+            else:
+                return True
+        return False
 
-    def keep_only(self, results: Iterable[Result]) -> None:
-        """Drop all lines but those of these results. All others are recorded."""
-        results = list(results)
-        if self._file is None or self._size == 0 or (results and self._size < MAX_RECORDED_BYTES):
+    def keep_only(self, entries: Iterable[Result | StartedCall]) -> None:
+        """Drop all lines but those of these results and starts. All others are recorded."""
+        entries = list(entries)
+        if self._file is None or self._size == 0 or (entries and self._size < MAX_RECORDED_BYTES):
             return
         os.ftruncate(self._file, 0)
         self._size = 0
-        for result in results:
-            self.add(result)
+        for entry in entries:
+            self.add(entry)
 
     def close(self) -> None:
         """Close the file. It stays if it has unrecorded results, for another worker."""
@@ -118,7 +122,13 @@ def _record_orphaned_file(path: Path) -> int:
         if worker is None:  # The file belongs to another database, and its workers will find it.
             return 0
         try:
-            recorded = record_each(_drop_feedback(_read_results(file, path.name)), worker.pk)
+            entries = list(_read_entries(file, path.name))
+            starts = [entry for entry in entries if isinstance(entry, StartedCall)]
+            store_starts(starts)
+            results = (entry for entry in entries if isinstance(entry, Result))
+            recorded = record_each(_drop_feedback(results), worker.pk)
+            if worker.is_gateway:
+                recover_prepared(worker.pk, {start.claim.trial_id for start in starts})
         except OUTAGES:
             raise
         except DatabaseError:  # Rename the file, or every worker would repeat the error at every heartbeat.
@@ -130,11 +140,11 @@ def _record_orphaned_file(path: Path) -> int:
     return recorded
 
 
-def _read_results(file: Iterable[bytes], name: str) -> Iterator[Result]:
-    """Yield the results in a file. The last line may be incomplete if the process died while it wrote."""
+def _read_entries(file: Iterable[bytes], name: str) -> Iterator[Result | StartedCall]:
+    """Yield the results and starts in a file. The last line may be incomplete if the process died while it wrote."""
     for line in file:
         try:
-            yield RESULT_ADAPTER.validate_json(line)
+            yield LINE_ADAPTER.validate_json(line)
         except ValidationError:
             logger.warning("a line of %s bytes in %s is incomplete", len(line), name)
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 
 from grading_app.consistency_check import find_differences
-from runs_app.engine.result_spool import RESULT_ADAPTER
+from runs_app.engine.result_spool import LINE_ADAPTER
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
@@ -77,7 +77,7 @@ def list_running():
 def list_unwritten(folder):
     """Return the running trials whose answers are in a result spool of the folder, and not yet in the database."""
     lines = [line for path in folder.glob("*.jsonl") for line in path.read_bytes().split(b"\n")[:-1]]
-    answered = {RESULT_ADAPTER.validate_json(line).claim.trial_id for line in lines}
+    answered = {LINE_ADAPTER.validate_json(line).claim.trial_id for line in lines}
     return set(list_running().filter(pk__in=answered))
 
 

@@ -42,7 +42,7 @@ models = [factories.make_model("sim", endpoint=simulated, **prices),
     factories.make_model("small", endpoint=openai, **prices),
     factories.make_model("claude-small", endpoint=claude, **prices)]
 team = make_team()
-for name, budget in (("race", {budget}), ("free", None), ("closed", None)):
+for name, budget in (("race", {budget}), ("free", None), ("closed", None), ("killed", Decimal("0.05"))):
     experiment = factories.make_experiment(name, owner=team.owner, models=models, max_usd=budget, max_concurrency=64)
     print(make_token(team.owner, "run", experiment=experiment)[1])
 """
@@ -77,7 +77,11 @@ def lab(prepared):
         wait_until(site.is_served)
         code = FILL.format(url=url, simulator=simulator.url.removesuffix("/v1"), budget=f"Decimal('{BUDGET}')")
         site.tokens = dict(
-            zip(("race", "free", "closed"), site.manage("shell", "--no-imports", "-c", code).split(), strict=True)
+            zip(
+                ("race", "free", "closed", "killed"),
+                site.manage("shell", "--no-imports", "-c", code).split(),
+                strict=True,
+            )
         )
         site.provider, site.simulator = provider, simulator
         yield site
@@ -95,6 +99,11 @@ def ask(site, name, text, *, path="chat/completions", header="Authorization", **
 
 def count(site, sql):
     return query(Embedded(site.place / "data" / "postgres"), sql)
+
+
+def expire_calls(site):
+    sql = "UPDATE runs_app_trial SET lease_until = now() - interval '1 minute' WHERE status = 'running' RETURNING 1"
+    query(Embedded(site.place / "data" / "postgres"), f"WITH expired AS ({sql}) SELECT count(*) FROM expired")
 
 
 def test_three_tools_that_race_never_exceed_the_budget(lab):
@@ -202,8 +211,9 @@ def test_calls_that_wait_for_models_delay_no_page(lab):
 
 
 def test_a_killed_gateway_loses_no_money(lab):
-    running = "SELECT count(*) FROM runs_app_trial WHERE status = 'running'"
-    wait_until(lambda: count(lab, running) == 0)
+    running = "SELECT count(*) FROM runs_app_trial WHERE status = 'running' AND messages <> '[]'"
+    prepared = "SELECT count(*) FROM runs_app_trial WHERE messages = '[]'"
+    wait_until(lambda: count(lab, running) == count(lab, prepared) == 0)
     before = count(lab, "SELECT reserved_usd FROM runs_app_experiment WHERE slug = 'free'")
     outcomes = []
 
@@ -220,10 +230,57 @@ def test_a_killed_gateway_loses_no_money(lab):
     os.kill(lab.child("gateway_process"), signal.SIGKILL)
     thread.join()
     assert outcomes == ["cut"]
-    expire = "UPDATE runs_app_trial SET lease_until = now() - interval '1 minute' WHERE status = 'running' RETURNING 1"
-    count(lab, expire)
+    wait_until(lambda: count(lab, prepared) == 0)
+    expire_calls(lab)
     lab.manage("sweep_stale_claims")
     assert count(lab, running) == 0
     lost = "SELECT kept_usd FROM runs_app_attempt WHERE outcome = 'lost' AND cost_usd IS NULL"
     assert count(lab, "SELECT reserved_usd FROM runs_app_experiment WHERE slug = 'free'") == before + count(lab, lost)
     lab.manage("reconcile")
+
+
+def test_kill_9_loses_and_doubles_no_call_of_programs_that_share_a_budget(lab):
+    texts, answered, stopped = set(), set(), threading.Event()
+
+    def call(tool):
+        n = 0
+        while not stopped.is_set() and n < 200:
+            n += 1
+            text = f"tool {tool} call {n}"
+            texts.add(text)
+            try:
+                with ask(lab, "killed", text) as answer:
+                    assert f"echo: {text}" in answer.read().decode()
+                answered.add(text)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)
+
+    tools = [threading.Thread(target=call, args=(tool,)) for tool in range(4)]
+    for tool in tools:
+        tool.start()
+    taken = []
+    for kill in range(3):
+        wait_until(lambda kill=kill: len(answered) >= 40 * (kill + 1))
+        taken.append(count(lab, "SELECT spent_usd + reserved_usd FROM runs_app_experiment WHERE slug = 'killed'"))
+        os.kill(lab.child("gateway_process"), signal.SIGKILL)
+    wait_until(lambda: len(answered) >= 160)
+    stopped.set()
+    for tool in tools:
+        tool.join()
+    mine = "JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_experiment e ON e.id = r.experiment_id \
+        WHERE e.slug = 'killed'"
+    wait_until(lambda: count(lab, f"SELECT count(*) FROM runs_app_trial t {mine} AND t.messages = '[]'") == 0)
+    expire_calls(lab)
+    lab.manage("sweep_stale_claims")
+    lab.manage("reconcile")
+    received = [body["messages"][-1]["content"] for _, _, body in lab.provider.requests]
+    received = [text for text in received if text in texts]
+    assert len(received) == len(set(received)), "no call was made twice"
+    rows = f"SELECT count(*) FROM runs_app_trial t {mine}"
+    assert len(received) <= count(lab, rows) <= len(received) + 12, "a call may have died before it was sent"
+    assert len(answered) <= count(lab, f"{rows} AND t.status = 'done'") <= len(received)
+    attempts = f"SELECT count(*) FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id {mine}"
+    assert count(lab, attempts) == count(lab, rows), "each call has one row"
+    spent = count(lab, "SELECT spent_usd FROM runs_app_experiment WHERE slug = 'killed'")
+    assert spent == COST * count(lab, f"{rows} AND t.status = 'done'")
+    assert max(taken) <= Decimal("0.05")
