@@ -173,6 +173,7 @@ class PreparedCalls:
     def __init__(self) -> None:
         self._stocks: dict[int, Stock] = {}
         self._unused: list[Claim] = []
+        self._revoked: set[int] = set()
         self.is_closed = False
 
     def __len__(self) -> int:
@@ -209,6 +210,12 @@ class PreparedCalls:
         """Return whether few prepared calls are left, so that the next ones must be prepared at once."""
         stock = self._stocks.get(run_id)
         return stock is not None and len(stock.claims) < stock.missing // 2 and time.monotonic() >= stock.retry_at
+
+    def revoke(self, token_id: int) -> None:
+        """Let a revoked token take no prepared call, even if a transaction still found it usable."""
+        self._revoked.add(token_id)
+        for stock in self._stocks.values():
+            stock.usable.discard(token_id)
 
     def release(self) -> bool:
         """Give all prepared calls up. Return whether there were any."""
@@ -257,7 +264,8 @@ class PreparedCalls:
                 stock.claims.append((began, claim))
         for run_id in plan.run_ids & self._stocks.keys():
             stock = self._stocks[run_id]
-            stock.usable, stock.checked_at = prepared.usable, began if prepared.is_open else -VALID_S
+            stock.usable = prepared.usable - self._revoked
+            stock.checked_at = began if prepared.is_open else -VALID_S
             if not prepared.is_open:
                 self._drop(stock)
             if stock.missing > 0 and len(prepared.claims) < len(plan.requests):

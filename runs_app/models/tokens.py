@@ -20,6 +20,7 @@ from runs_app.models.experiments import Experiment
 
 MARK = "evs"
 """The first part of every token, so that scanners for leaked secrets can find one."""
+REVOKED_CHANNEL = "evalsite_revoked_token"
 SECRET_BYTES = 32  # 256 bits: a token cannot be guessed.
 # The allowance `a` after the time since its last request. A clock that was set back adds nothing.
 REFILLED = "least(%(burst)s, a.n_left + %(rate)s * greatest(0, extract(epoch FROM excluded.at - a.at)))"
@@ -134,6 +135,8 @@ class ApiToken(HasHistory, models.Model):
             if not type(self).objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=timezone.now()):
                 return False
             record_changes([(self, "active", "revoked")], by=by, reason="", aspect="API token")
+            with connection.cursor() as cursor:  # The processes of the gateway hear it when this transaction commits.
+                cursor.execute("SELECT pg_notify(%s, %s)", [REVOKED_CHANNEL, str(self.pk)])
         return True
 
     def record_use(self) -> None:

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from decimal import Decimal
 
+import psycopg
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -22,6 +23,7 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.engine.prepared_calls import PreparedCalls
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, ExternalCall, Trial
+from runs_app.models.tokens import REVOKED_CHANNEL
 from runs_app.planning.work import get_or_create_external_run
 from tests import factories
 from tests.factories.engine import expire_leases
@@ -231,6 +233,30 @@ def test_a_revoked_token_takes_no_prepared_call(make_call):
         return refused.value
 
     assert play(scene).was_revoked
+
+
+def test_a_notice_of_a_revoked_token_counts_at_once_even_if_a_transaction_found_it_usable(make_call, admitted):
+    async def scene(queue):
+        await warm_up(queue, make_call("first"))
+        queue.prepared.revoke(make_call.token.pk)
+        await queue.flush()
+        await until(lambda: len(queue.prepared) or queue._write_now())
+        claim = await queue.admit(make_call("second"))
+        queue.record(EndedCall(claim, b"{}", failure=FREE).build_result())
+        await queue.finish()
+
+    play(scene)
+    assert admitted == ["first", "second"], "its transaction reads the token again"
+
+
+def test_a_revocation_is_announced_when_it_commits(make_call, transactional_db):
+    connection.ensure_connection()
+    with psycopg.connect(connection.connection.info.dsn, password=connection.settings_dict["PASSWORD"],
+                         autocommit=True) as listener:  # fmt: skip
+        listener.execute(f"LISTEN {REVOKED_CHANNEL}")
+        make_call.token.revoke(by="test")
+        notices = list(listener.notifies(timeout=10, stop_after=1))
+    assert [int(notice.payload) for notice in notices] == [make_call.token.pk]
 
 
 def test_a_paused_endpoint_takes_the_prepared_calls_back(make_call):
