@@ -15,6 +15,7 @@ from grading_app.statistics.paired import MIN_CHANGED, PairedChange, estimate_ch
 from grading_app.statistics.paired_shares import exact_mcnemar_p
 
 TOLERANCE = 1e-9
+MAX_ENUMERATED = 13  # Differences of which all patterns of signs are tried: 8,192.
 MAX_PAIRS = 66  # Of 12 conditions. A request computes all their tests in less than a second.
 
 
@@ -147,13 +148,21 @@ def odds_ratio_interval(gained: int, lost: int, confidence: float = 0.95) -> tup
 def wilcoxon_p(differences: Floats) -> float | None:
     """Return the two-sided p of Wilcoxon's signed-rank test without zeros; None if all differences are zero.
 
-    As in scipy, it uses the exact distribution for up to 50 differences without ties, or else the normal approximation
-    corrected for ties. It loads scipy.stats, so call it in a worker or a command.
+    As in scipy, p is exact for up to 50 differences without ties and for up to 13 with ties, or else from the normal
+    approximation corrected for ties. scipy tries the 8,192 patterns of signs of 13 tied differences one at a time, in
+    .7 s instead of .001 s. It loads scipy.stats, so call it in a worker or a command.
     """
-    from scipy.stats import wilcoxon
+    from scipy.stats import rankdata, wilcoxon
 
-    nonzero = np.asarray(differences)[np.abs(differences) > TOLERANCE]
-    return float(wilcoxon(nonzero).pvalue) if len(nonzero) else None
+    rounded = np.round(differences, 9)  # Equal differences of decimal scores differ in their last bit.
+    nonzero = rounded[rounded != 0]
+    if not 0 < len(nonzero) <= MAX_ENUMERATED:
+        return float(wilcoxon(nonzero).pvalue) if len(nonzero) else None
+    ranks = rankdata(np.abs(nonzero))
+    # Ranks are multiples of one half, so the sums of all patterns of signs are exact.
+    sums = ranks @ np.indices((2,) * len(nonzero)).reshape(len(nonzero), -1)
+    observed = ranks[nonzero > 0].sum()
+    return min(1.0, 2 * float(min((sums <= observed).mean(), (sums >= observed).mean())))
 
 
 def permutation_p_values(columns: Sequence[Floats], seed: int = 0, resamples: int = 10_000) -> list[float]:

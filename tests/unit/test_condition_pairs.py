@@ -72,8 +72,24 @@ def test_the_permutation_test_matches_the_t_test_on_normal_differences():
 
 def test_wilcoxon_is_undefined_for_equal_scores():
     assert pairs.wilcoxon_p(np.zeros(8)) is None
-    apart = np.array([1.1, -0.4, 2.0, 0.7, 0.0, 1.3, -0.2, 0.9])
-    assert pairs.wilcoxon_p(apart) == pytest.approx(stats.wilcoxon(apart[apart != 0]).pvalue)
+
+
+@given(st.lists(st.integers(-3, 3).filter(bool), min_size=1, max_size=9))
+def test_wilcoxon_of_a_few_differences_with_ties_is_exact_as_in_scipy(steps):
+    differences = np.array(steps) / 10
+    assert pairs.wilcoxon_p(np.append(differences, 0.0)) == pytest.approx(stats.wilcoxon(differences).pvalue)
+
+
+@pytest.mark.parametrize("n", [8, 13, 14, 40, 60])
+def test_wilcoxon_without_ties_matches_scipy(n):
+    apart = np.random.default_rng(n).normal(0.3, 1, n)
+    assert pairs.wilcoxon_p(apart) == pytest.approx(stats.wilcoxon(apart).pvalue)
+
+
+def test_wilcoxon_sees_ties_of_decimal_scores():
+    """0.8 - 0.6 and 0.4 - 0.2 differ in their last bit."""
+    scores_a, scores_b = np.array([0.8, 0.4, 0.9, 0.2]), np.array([0.6, 0.2, 0.7, 0.4])
+    assert pairs.wilcoxon_p(scores_a - scores_b) == pytest.approx(stats.wilcoxon([2, 2, 2, -2]).pvalue)
 
 
 def test_only_common_items_are_compared_and_other_items_are_counted():
