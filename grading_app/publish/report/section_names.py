@@ -22,5 +22,5 @@ SECTION_NAMES = {
 }
 PASTED = ("abstract", "methods", "results_paragraph")
 """The sections that are one text to paste into a paper."""
-FOLDED = ("references", "prompts", "settings", "reproduction")
-"""The sections that a page shows folded. Files show them open."""
+FOLDED = ("data", "models", "procedure", "references", "prompts", "settings", "reproduction")
+"""The sections that a page shows folded, because the paragraphs to paste sum them up. Files show them open."""

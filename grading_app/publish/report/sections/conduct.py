@@ -65,9 +65,7 @@ def _make_model_table(source: ReportSource, conditions: list[Condition], name: s
                 "last": format_day(max((entry.last for entry in entries if entry.last), default=None)),
             }
         )
-    return make_table_block(
-        ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"), is_detail=True
-    )
+    return make_table_block(ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"))
 
 
 def write_calls(source: ReportSource) -> Block | None:
@@ -114,8 +112,7 @@ def write_import(source: ReportSource) -> Block | None:
 
 def write_outcomes(source: ReportSource) -> Block:
     table = make_outcome_table(source.frames.outcomes, source.frames.labels, is_rated=bool(source.frames.dimensions))
-    has_problems = source.count("n_done") < source.count("n_trials")
-    return make_table_block(table, rows=source.get_url("experiment_results"), is_detail=not has_problems)
+    return make_table_block(table, rows=source.get_url("experiment_results"))
 
 
 def write_errors(source: ReportSource) -> Block | None:

@@ -120,17 +120,19 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
 
 
 def write_figures(source: ReportSource) -> Iterator[Block]:
+    """Yield the figures of all measures: people's ratings beside the models' first, if the dataset has norms."""
     if not source.measures:
         return
-    yield from (make_figure_block(source, figure) for figure in list_results_figures(source.frames) if figure.in_report)
-    for figure in islice(cost.make_figures(source.board), 1):
-        yield make_figure_block(source, figure, is_detail=True)
+    figures = [figure for figure in list_results_figures(source.frames) if figure.in_report]
+    figures.sort(key=lambda figure: figure.name != "norms")
+    for at, figure in enumerate((*figures, *islice(cost.make_figures(source.board), 1))):
+        yield make_figure_block(source, figure, is_detail=at > 0)
 
 
 def write_measures(source: ReportSource) -> Iterator[Block | None]:
     """Yield the differences and the comparison with norms on each measure, with their figures.
 
-    The first figure of a measure draws its main table; the others are details.
+    The first figure of a measure draws its main table; the tables and the other figures are details.
     """
     for measure in source.measures[:MAX_MEASURES]:
         data = source.get_analysis_data(measure)
@@ -139,12 +141,8 @@ def write_measures(source: ReportSource) -> Iterator[Block | None]:
         if tables:
             yield Heading(measure.label)
         for table in tables:
-            page = source.get_analysis_url(measure, table.name)
             if table.sentence:
-                yield make_paragraph(make_sentence(table.sentence, page))
-            title = prepend_measure(table.title, measure.label)
-            named_table = replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
-            yield make_table_block(named_table, SHOWN[table.name], page)
+                yield make_paragraph(make_sentence(table.sentence, source.get_analysis_url(measure, table.name)))
         pictures = analysis.make_figures({table.name: table for table in tables}, measure.label)
         figures = [replace(figure, name=figure.name + suffix) for figure in pictures]
         if (ratings := source.figures.load_ratings(measure)) is not None:
@@ -154,8 +152,15 @@ def write_measures(source: ReportSource) -> Iterator[Block | None]:
                 figures += [figure for figure in planes.make_figures(ratings, other) if figure.in_report]
         if (figure := reliability.make_figure(data.scores, source.frames.labels, measure.label, suffix)) is not None:
             figures.append(figure)
-        for at, figure in enumerate(figures):
-            yield make_figure_block(source, figure, is_detail=at > 0, measure=measure.key)
+        for figure in figures[:1]:
+            yield make_figure_block(source, figure, measure=measure.key)
+        for table in tables:
+            title = prepend_measure(table.title, measure.label)
+            named_table = replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
+            page = source.get_analysis_url(measure, table.name)
+            yield make_table_block(named_table, SHOWN[table.name], page, is_detail=True)
+        for figure in figures[1:]:
+            yield make_figure_block(source, figure, is_detail=True, measure=measure.key)
     if (remaining := len(source.measures) - MAX_MEASURES) > 0:
         text = f"The analysis page has {count_noun(remaining, 'further measure')}."
         yield make_paragraph(make_sentence(text, source.get_url("experiment_analysis")), tone="note")

@@ -83,9 +83,8 @@ def write_dimensions(source: ReportSource) -> Block | None:
         ResultColumn("scale", "Scale"),
         ResultColumn("labels", "Labels"),
     ]
-    return make_table_block(
-        ResultTable("dimensions", "Dimensions", columns, rows), rows=source.get_url("experiment_detail")
-    )
+    table = ResultTable("dimensions", "Dimensions", columns, rows)
+    return make_table_block(table, rows=source.get_url("experiment_detail"), is_detail=True)
 
 
 def write_preregistration(source: ReportSource) -> Iterator[Block | None]:
@@ -185,9 +184,7 @@ def write_facts(source: ReportSource) -> Block:
     }
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
     columns = [ResultColumn("fact", "Fact"), ResultColumn("value", "Value")]
-    return make_table_block(
-        ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url(), is_detail=True
-    )
+    return make_table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
 
 
 def write_categories(source: ReportSource) -> Block | None:
@@ -198,9 +195,7 @@ def write_categories(source: ReportSource) -> Block | None:
         return None
     columns = [ResultColumn("category", "Category"), ResultColumn("items", "Items", "count")]
     return make_table_block(
-        ResultTable("item_categories", "Items by category", columns, rows),
-        rows=dataset.get_absolute_url(),
-        is_detail=True,
+        ResultTable("item_categories", "Items by category", columns, rows), rows=dataset.get_absolute_url()
     )
 
 
