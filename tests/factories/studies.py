@@ -16,9 +16,10 @@ from grading_app.scoring.grading import grade
 from runs_app import run_control
 from runs_app.annotations import annotate
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.models import Answer, DeletedRun, Preflight, Trial
+from runs_app.models import Answer, DeletedRun, Dimension, Preflight, Trial
 from tests import factories
 from tests.factories.engine import build_reply, drain
+from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.judges import build_judge, make_grader, make_item_texts, make_rubric
 from tests.factories.people import NOON
 from tests.factories.queues import (
@@ -40,7 +41,9 @@ def make_rated_study(slug="study", *, dimensions=("valence",), images=False, **f
         slug,
         dataset=factories.make_dataset(f"{slug}-pictures", items, source="Photographs of the lab", licence="CC0"),
         models=[factories.make_model("a"), factories.make_model("b")],
-        dimensions=[factories.make_dimension(name) for name in dimensions],
+        dimensions=[
+            Dimension.objects.filter(name=name).first() or factories.make_dimension(name) for name in dimensions
+        ],
         samples=2,
         **fields,
     )
@@ -57,6 +60,31 @@ def _build_rating_fields(item, is_higher, index):
         return factories.build_failed_fields("content_refused")
     number = 1 + item.position % 3 + is_higher + index
     return {"answer": str(number), "rating": number}
+
+
+def make_graded_study(slug="graded", **fields):
+    """Create two models and two prompts over 24 questions in three categories, graded by a rule and a judge."""
+    items = [{"key": f"q-{n:02}", "input": f"{n} + {n}?", "target": str(2 * n), "category": f"group {n % 3}"}
+             for n in range(24)]  # fmt: skip
+    models = [factories.make_model(name, output_price=price) for name, price in (("sim-large", 10), ("sim-small", 0.5))]
+    prompts = [factories.make_prompt(name, user=f"{name}: {{{{input}}}}") for name in ("plain", "step-by-step")]
+    experiment = factories.make_experiment(
+        slug, dataset=factories.make_dataset(f"{slug}-sums", items), models=models, prompts=prompts,
+        scorers=["exact_match"], **fields,
+    )  # fmt: skip
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
+        limit, cost = (22, 23, 12, 14)[number], Decimal(("0.0100", "0.0300", "0.0005", "0.0016")[number])
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_, limit=limit: {"answer": item.target if item.position < limit else "no idea"},
+            cost_usd=cost,
+        )
+    grade(experiment, by="a test")
+    make_gradings(
+        experiment, "strict", lambda trial: float(trial.answer != "no idea" and trial.item.position != 3),
+        rubric=make_scale_rubric("strict-rubric", low=0, high=1),
+    )  # fmt: skip
+    return experiment
 
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 24, "targetci": 0.15}

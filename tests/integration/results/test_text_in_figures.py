@@ -1,6 +1,5 @@
 """The texts of every figure: at least 12 pixels high, and none covers another text, a point, a line or a bar."""
 
-from decimal import Decimal
 from itertools import combinations
 
 import pytest
@@ -13,41 +12,13 @@ from matplotlib.transforms import Bbox
 from grading_app.models import CachedAggregate
 from grading_app.publish.figures.figure_set import iterate_figures
 from grading_app.results import plot_style
-from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
-from tests import factories
-from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.spaces import make_space_dataset, make_space_experiment
-from tests.factories.studies import make_rated_study
+from tests.factories.studies import make_graded_study, make_rated_study
 from tests.integration.results.test_figures_for_papers import list_shown_texts
 from tests.integration.styleguide.test_contrast import compute_contrast
 
 pytestmark = pytest.mark.django_db
-
-
-def make_graded_study():
-    """Return two models and two prompts over 24 questions in three categories, graded by a rule and a judge."""
-    items = [{"key": f"q-{n:02}", "input": f"{n} + {n}?", "target": str(2 * n), "category": f"group {n % 3}"}
-             for n in range(24)]  # fmt: skip
-    models = [factories.make_model(name, output_price=price) for name, price in (("sim-large", 10), ("sim-small", 0.5))]
-    prompts = [factories.make_prompt(name, user=f"{name}: {{{{input}}}}") for name in ("plain", "step-by-step")]
-    experiment = factories.make_experiment(
-        "graded", dataset=factories.make_dataset("sums", items), models=models, prompts=prompts,
-        scorers=["exact_match"],
-    )  # fmt: skip
-    for number, run in enumerate(factories.make_runs(experiment, status="done")):
-        limit, cost = (22, 23, 12, 14)[number], Decimal(("0.0100", "0.0300", "0.0005", "0.0016")[number])
-        factories.plan_trials(
-            run,
-            answer=lambda item, *_, limit=limit: {"answer": item.target if item.position < limit else "no idea"},
-            cost_usd=cost,
-        )
-    grade(experiment, by="a test")
-    make_gradings(
-        experiment, "strict", lambda trial: float(trial.answer != "no idea" and trial.item.position != 3),
-        rubric=make_scale_rubric("strict-rubric", low=0, high=1),
-    )  # fmt: skip
-    return experiment
 
 
 def make_space_study():
