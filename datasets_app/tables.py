@@ -128,7 +128,13 @@ class HistoryTable(tables.Table):
 
     def render_change(self, record: StatusChange) -> SafeString:
         prefix = "" if record.aspect == "status" else format_html('<span class="muted">{}</span> ', record.aspect)
-        return format_html("{}{} {} {}", prefix, record.from_value or number_format.MISSING, _arrow(), record.to_value)
+        return format_html(
+            "{}{} {} {}",
+            prefix,
+            record.from_value or number_format.MISSING,
+            _arrow(),
+            tags.local_times(record.to_value),
+        )
 
 
 class BadgeHistoryTable(HistoryTable):
@@ -140,7 +146,8 @@ class BadgeHistoryTable(HistoryTable):
     def render_change(self, record: StatusChange) -> SafeString:
         is_status = record.aspect == "status"
         before, after = (
-            tags.status_badge(value) if is_status else value for value in (record.from_value, record.to_value)
+            tags.status_badge(value) if is_status else tags.local_times(value)
+            for value in (record.from_value, record.to_value)
         )
         prefix = "" if is_status else format_html('<span class="muted">{}:</span> ', record.aspect)
         start = format_html("{} {} ", before, _arrow()) if record.from_value else ""

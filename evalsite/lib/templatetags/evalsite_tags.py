@@ -1,5 +1,6 @@
 """Template tags for the components of the site's design. Every value is escaped; no input is marked safe."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +12,7 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
@@ -195,10 +196,15 @@ def duration(seconds: float | timedelta | None) -> str:
 
 
 @register.simple_tag
-def local_time(moment: datetime | None, *, seconds: bool = False, date_only: bool = False) -> SafeString:
-    """Render a time in the reader's time zone, with UTC on hover. Raise ValueError for a time without a zone."""
+def local_time(moment: datetime | str | None, *, seconds: bool = False, date_only: bool = False) -> SafeString:
+    """Render a time in the reader's time zone, with UTC on hover. Raise ValueError for a time without a zone.
+
+    A text is a time in ISO 8601, as JSON columns store it.
+    """
     if moment is None:
         return format_html('<span class="unknown">{}</span>', number_format.MISSING)
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
     if timezone.is_naive(moment):
         raise ValueError("a time without a zone cannot be shown in the reader's")
     pattern = "%Y-%m-%d" if date_only else "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
@@ -209,6 +215,20 @@ def local_time(moment: datetime | None, *, seconds: bool = False, date_only: boo
         utc.strftime("%Y-%m-%d %H:%M:%S"),
         timezone.localtime(moment).strftime(pattern),
     )
+
+
+UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)? UTC")
+
+
+@register.filter
+def local_times(text: str) -> SafeString:
+    """Escape a text, and show its times in UTC, such as `2026-03-01 14:05 UTC`, as `local_time` does."""
+    texts, start = [], 0
+    for match in UTC_TIME.finditer(text):
+        moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3] or ''}+00:00")
+        texts += [conditional_escape(text[start : match.start()]), local_time(moment, seconds=bool(match[3]))]
+        start = match.end()
+    return format_html_join("", "{}", ((one,) for one in (*texts, conditional_escape(text[start:]))))
 
 
 @register.simple_tag

@@ -59,3 +59,22 @@ def test_a_time_without_a_zone_is_refused():
 
 def test_a_missing_time_is_a_dash():
     assert "–" in engines["django"].from_string("{% local_time None %}").render()
+
+
+def test_times_in_a_text_are_shown_in_the_readers_zone():
+    with timezone.override("Asia/Tokyo"):
+        html = (
+            engines["django"]
+            .from_string("{{ text|local_times }}")
+            .render({"text": "<b> until 2025-03-14 23:30 UTC, then 2025-03-15 00:00:01 UTC"})
+        )
+    assert html == (
+        '&lt;b&gt; until <time datetime="2025-03-14T23:30:00+00:00" title="2025-03-14 23:30:00 UTC">'
+        "2025-03-15 08:30</time>"
+        ', then <time datetime="2025-03-15T00:00:01+00:00" title="2025-03-15 00:00:01 UTC">2025-03-15 09:00:01</time>'
+    )
+
+
+def test_a_stored_text_of_a_time_is_shown_like_a_time():
+    template = engines["django"].from_string("{% local_time m %}")
+    assert template.render({"m": MOMENT.isoformat()}) == template.render({"m": MOMENT})
