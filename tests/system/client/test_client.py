@@ -43,6 +43,26 @@ print(json.dumps([list(frame.columns), frame["item_key"].tolist(), str(frame["co
     assert gradings == len(rows) // 2
 
 
+def test_polars_frames_equal_the_pandas_frames(run_program):
+    code = """
+import json
+import polars
+from evalsite_client import Lab
+pilot = Lab().experiment("pilot")
+for table in (pilot.trials(), pilot.gradings(), pilot.results()):
+    frame, other = table.to_polars(), table.to_pandas()
+    assert isinstance(frame, polars.DataFrame)
+    print(json.dumps([frame.columns == list(other.columns), frame.height == len(other) > 0]))
+trials = pilot.trials().to_polars()
+print(trials["item_key"].to_list() == pilot.trials().to_pandas()["item_key"].tolist())
+print(trials.schema["cost_usd"], trials.schema["completed_at"])
+"""
+    *tables, keys, types = run_program(code, packages=True).splitlines()
+    assert tables == ["[true, true]"] * 3
+    assert keys == "True"
+    assert types == "Decimal(precision=18, scale=8) Datetime(time_unit='us', time_zone='UTC')"
+
+
 def test_results_and_their_table_in_a_notebook(run_program):
     code = """
 from evalsite_client import Lab
