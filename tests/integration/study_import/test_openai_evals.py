@@ -1,4 +1,4 @@
-"""Logs and a registry of OpenAI Evals, written by the tool against the simulated provider."""
+"""Logs and a registry of OpenAI Evals. The tool wrote the logs with the simulated provider and with its own model."""
 
 import json
 import shutil
@@ -56,9 +56,26 @@ def test_the_last_reply_of_a_model_graded_eval_is_the_verdict_of_a_judge():
         assert grading.score is None
 
 
+def test_a_log_without_prompts_has_answers_and_names_what_is_missing():
+    log = FOLDER / "dummy.jsonl"
+    experiment = import_study(log)
+    assert experiment.conditions.get().model.model == "dummy"
+    matches = {event["sample_id"]: event["data"] for event in read_events(log, "match")}
+    assert {trial.item.key: trial.answer for trial in Trial.objects.all()} == {
+        sample: data["sampled"] for sample, data in matches.items()
+    }
+    assert set(experiment.dataset.items.values_list("input", "target")) == {
+        ("", "\n".join(data["expected"])) for data in matches.values()
+    }
+    assert [grading.score for grading in Grading.objects.all()] == [0.0] * len(matches)
+    notes = read_study(log).notes
+    for text in ("1 final reports have means", "3 samples have no recorded prompt"):
+        assert any(note.startswith(text) for note in notes), text
+
+
 def test_logs_of_a_folder_are_one_study_with_a_condition_each():
     study = read_study(FOLDER)
-    assert (len(study.items), len(study.conditions), sum(1 for _ in study.trials())) == (6, 2, 6)
+    assert (len(study.items), len(study.conditions), sum(1 for _ in study.trials())) == (6, 3, 9)
     assert any(note.startswith("Costs, times of answers and settings") for note in study.notes)
 
 
