@@ -7,6 +7,8 @@ import hashlib
 import importlib
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -72,3 +74,22 @@ def test_every_eval_evers_schema_accepts_each_row_of_an_answer(folder):
         assert sum(row["evaluation"]["is_correct"] for row in rows) == 2
         assert {row["evaluation_id"] for row in rows} == {record["evaluation_id"]}
         assert len({row["sample_id"] for row in rows}) == 4
+
+
+@pytest.mark.skipif(not shutil.which("every_eval_ever"), reason="the package every-eval-ever needs Python 3.12")
+def test_every_eval_evers_own_program_accepts_each_file_and_finds_a_changed_one(folder):
+    root = folder / "every_eval_ever"
+    records, rows = sorted(root.rglob("*.json")), sorted(root.rglob("*.jsonl"))
+    assert [report["errors"] + report["warnings"] for report in run_validator(root, *records, *rows)] == [[]] * 4
+    record = json.loads(records[0].read_text())
+    record["detailed_evaluation_results"]["total_rows"] += 1
+    records[0].write_text(json.dumps(record))
+    (report,) = run_validator(root, records[0])
+    assert report["errors"] + report["warnings"]
+
+
+def run_validator(root, *files):
+    names = [file.relative_to(root) for file in files]
+    command = ["every_eval_ever", "validate", "--format", "json", *names]
+    process = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    return json.loads(process.stdout)
