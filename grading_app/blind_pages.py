@@ -44,7 +44,8 @@ EXPERIMENT_LOOKUPS: dict[str, str] = {
 }
 """The lookup of the experiments that a page belongs to, by the beginning of its route. Others belong to all of them."""
 FILTERED_LISTS = frozenset({"trial_list", "batch_list"})
-"""Names of lists that show rows of one experiment only, if the parameter `experiment` names one."""
+"""Names of lists that show rows of one experiment only, if the parameter `experiment` or `run` names it."""
+LARGEST_RUN = 2**63 - 1
 SHOWN_WHILE_A_PLAN_RUNS = frozenset(
     {
         "experiment_detail", "experiment_preregistration", "preregistration_text", "experiment_edit", "experiment_yaml",
@@ -78,8 +79,8 @@ class BlindPagesMiddleware:
             return None
         name, hides_names = match.url_name or "", hides_names_for(view, request)
         experiments, shows_all = _find_experiments(request, match.route, name, kwargs)
-        runs_a_plan = name in SHOWN_WHILE_A_PLAN_RUNS
-        if request.method in ("GET", "HEAD") and not runs_a_plan and not shows_all:
+        runs_a_plan, is_read = name in SHOWN_WHILE_A_PLAN_RUNS, request.method in ("GET", "HEAD")
+        if is_read and not runs_a_plan and not shows_all:
             BlindReading.objects.start_for_plans(request.user, experiments)
         if hides_names:
             return None
@@ -87,6 +88,10 @@ class BlindPagesMiddleware:
         readings = list(hidden.select_related("experiment__dataset", "experiment__owner"))
         if runs_a_plan:
             readings = [reading for reading in readings if not reading.must_stay_hidden]
+        elif shows_all and is_read:
+            # Rows of plans that have not run may be among those of all experiments. Nothing of them was read yet.
+            plans = BlindReading.objects.list_unread_plans(request.user, experiments)
+            readings += [BlindReading(experiment=plan, reader=request.user) for plan in plans]
         return _render_question(request, readings) if readings else None
 
 
@@ -107,9 +112,12 @@ def _find_experiments(
     lookup = next((lookup for start, lookup in EXPERIMENT_LOOKUPS.items() if route.startswith(start)), "")
     if lookup:
         return visible.filter(**{lookup: next(iter(kwargs.values()))}).distinct(), False
-    chosen = request.GET.get("experiment", "").strip() if name in FILTERED_LISTS else ""
-    if chosen and visible.filter(slug=chosen).exists():
-        return visible.filter(slug=chosen), False
+    if name in FILTERED_LISTS:
+        for parameter, lookup in (("experiment", "slug"), ("run", "runs")):
+            chosen = request.GET.get(parameter, "").strip()
+            is_usable = chosen and (lookup == "slug" or (chosen.isdecimal() and int(chosen) <= LARGEST_RUN))
+            if is_usable and (found := visible.filter(**{lookup: chosen})).exists():
+                return found, False
     return visible, True
 
 

@@ -146,7 +146,7 @@ class LabLedgerFilter(LedgerFilter):
     )
 
     def filter_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger_report.filter_model(model))
+        return entries.filter(ledger_report.filter_model(model)).exclude(ledger_report.of_unfinished_plans())
 
     def filter_experiment(
         self, entries: QuerySet[LedgerEntry], _name: str, experiment: Experiment

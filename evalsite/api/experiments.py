@@ -173,12 +173,16 @@ def archive(request: HttpRequest, name: str, body: ReasonIn) -> Any:
 
 @router.get("/experiments/{slug:name}/runs", response=RunPage, summary="List runs")
 def experiment_runs(request: HttpRequest, name: str, page: Query[PageQuery]) -> Any:
-    return read_page(reach.get_experiment(request, name).runs.with_design(), page, _write_run)
+    """The runs with their counters. Until a preregistered plan has run, those of outcomes are null."""
+    found = reach.get_experiment(request, name)
+    hides = found.runs_a_plan
+    return read_page(found.runs.with_design(), page, lambda row: _write_run(row, hides_outcomes=hides))
 
 
 @router.get("/runs/{int:number}", response=RunOut, summary="Read a run")
 def run(request: HttpRequest, number: Number) -> Any:
-    return _write_run(get_object_or_404(reach.list_runs(request), pk=number))
+    found = get_object_or_404(reach.list_runs(request), pk=number)
+    return _write_run(found, hides_outcomes=found.experiment.runs_a_plan)
 
 
 @router.get(
@@ -306,8 +310,8 @@ def _write_experiment(row: Any) -> dict[str, Any]:
     }
 
 
-def _write_run(row: Run) -> dict[str, Any]:
-    counters = ("trials", "pending", "running", "done", "failed", "cancelled", "attempts")
+def _write_run(row: Run, *, hides_outcomes: bool) -> dict[str, Any]:
+    """hides_outcomes: a preregistered plan has not run, so no number beside a name tells how its calls ended."""
     return {
         "id": row.pk,
         "experiment": row.experiment.slug,
@@ -319,8 +323,10 @@ def _write_run(row: Run) -> dict[str, Any]:
         "status": row.status,
         "state": row.state,
         "stop_reason": row.current_stop_reason,
-        "spent_usd": _write_money(row.spent_usd),
-        **{name: getattr(row, f"n_{name}") for name in counters},
+        "ended": row.n_done + row.n_failed,
+        "spent_usd": None if hides_outcomes else _write_money(row.spent_usd),
+        **{name: getattr(row, f"n_{name}") for name in ("trials", "pending", "running", "cancelled")},
+        **{name: None if hides_outcomes else getattr(row, f"n_{name}") for name in ("done", "failed", "attempts")},
     }
 
 

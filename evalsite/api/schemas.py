@@ -111,11 +111,12 @@ class RunOut(Schema):
     trials: int
     pending: int
     running: int
-    done: int
-    failed: int
     cancelled: int
-    attempts: int
-    spent_usd: str
+    ended: int
+    done: int | None
+    failed: int | None
+    attempts: int | None
+    spent_usd: str | None
 
 
 class RunPage(Schema):

@@ -19,11 +19,16 @@ class BlindReadingQuerySet(models.QuerySet["BlindReading"]):
         """Return the readings whose names this user has not revealed."""
         return self.filter(reader=user, revealed_at=None)
 
+    def list_unread_plans(self, user: Any, experiments: Iterable[Experiment]) -> list[Experiment]:
+        """Return those experiments whose preregistered plan has not run and of which this user has no reading."""
+        plans = Preregistration.objects.unfinished().filter(experiment__in=experiments)
+        unread = plans.exclude(experiment__blind_readings__reader=user)
+        return [plan.experiment for plan in unread.select_related("experiment__dataset", "experiment__owner")]
+
     def start_for_plans(self, user: Any, experiments: Iterable[Experiment]) -> None:
         """Hide the names of those experiments whose preregistered plan has not run, unless this user has read them."""
-        plans = Preregistration.objects.unfinished().filter(experiment__in=experiments)
-        for plan in plans.exclude(experiment__blind_readings__reader=user).select_related("experiment"):
-            self.model.start(plan.experiment, user)
+        for experiment in self.list_unread_plans(user, experiments):
+            self.model.start(experiment, user)
 
 
 @constrain_numbers()
@@ -68,7 +73,7 @@ class BlindReading(models.Model):
     @property
     def must_stay_hidden(self) -> bool:
         """True while the experiment has a preregistered plan that has not run."""
-        return Preregistration.objects.unfinished().filter(experiment=self.experiment_id).exists()
+        return self.experiment.runs_a_plan
 
     def reveal(self) -> bool:
         """Reveal the names. Return False if they were revealed before."""

@@ -14,7 +14,7 @@ from grading_app.results.frames import CACHE_SECONDS, estimate_conditions
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.stored_results import get_results
 from grading_app.scoring.grading import load_rule_scores
-from runs_app.models import Condition, Experiment, Preregistration, Run, Trial
+from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.models.totals import STATUSES, Totals
 from runs_app.monitoring.blockers import find_blockers
@@ -29,21 +29,24 @@ ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS
 }
 WITHOUT_SCORES = "the plan is preregistered: scores are left out until its runs have ended"
 OLDER_SCORES = "a worker adds up the newest answers: scores are missing, or older than the counters"
+OUTCOMES = ("done", "failed", "attempts", "unpriced", "errors", "spent_usd", *ANSWER_KINDS)
+"""Values of a run that are hidden until its preregistered plan has run."""
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 
 def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -> dict[str, Any]:
     """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row.
 
-    Until a preregistered plan has run, the report has no scores. reads_stored: read the scores of a large experiment
-    from its stored results, which a worker computes; they may be older than the counters.
+    Until a preregistered plan has run, the report has no scores, and no outcomes of a single run. reads_stored: read
+    the scores of a large experiment from its stored results, which a worker computes; they may be older than the
+    counters.
     """
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     kinds = _count_answer_kinds(runs)
     all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
     waves = [str(wave) for wave in experiment.waves.answered()]
     pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
-    runs_a_plan = Preregistration.objects.unfinished().filter(experiment=experiment).exists()
+    runs_a_plan = experiment.runs_a_plan
     scores, notes = [], [WITHOUT_SCORES] if runs_a_plan else []
     if not runs_a_plan and reads_stored and has_many_answers(experiment, None):
         stored = get_results(BoardQuery(experiment))
@@ -75,7 +78,7 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
         "done": sum(run.n_done for run in runs),
         "failed": sum(run.n_failed for run in runs),
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
-        "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
+        "runs": [_report_run(run, kinds.get(run.pk, {}), hides_outcomes=runs_a_plan) for run in runs],
         "points": [] if runs_a_plan else report_points(experiment),
         "rules": load_rule_scores(experiment),
         "scores": scores,
@@ -120,8 +123,9 @@ def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
     }
 
 
-def _report_run(run: Run, kinds: dict[str, int]) -> dict[str, Any]:
-    return {
+def _report_run(run: Run, kinds: dict[str, int], *, hides_outcomes: bool) -> dict[str, Any]:
+    """Return the line of a run. hides_outcomes: what came of its calls is None, because its plan has not run."""
+    line = {
         "run": run.pk,
         "condition_id": run.condition.condition_id,
         "model": run.condition.model.name,
@@ -135,9 +139,11 @@ def _report_run(run: Run, kinds: dict[str, int]) -> dict[str, Any]:
         "trials": run.n_trials,
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
         **{name: kinds.get(name, 0) for name in ANSWER_KINDS},
+        "ended": run.n_done + run.n_failed,
         "errors": run.errors,
         "spent_usd": _format_optional(Totals.of([run]).find_known_cost(run.spent_usd)),
     }
+    return line | dict.fromkeys(OUTCOMES) if hides_outcomes else line
 
 
 def report_judges(experiment: Experiment) -> list[dict[str, Any]]:

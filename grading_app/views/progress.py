@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.results.frames import estimate_conditions
 from runs_app.condition_labels import load_labels
-from runs_app.models import Experiment, Point, Preregistration, Run
+from runs_app.models import Experiment, Point, Run
 from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
 from runs_app.planning.design import Design
@@ -33,7 +33,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     context = {
         "experiment": experiment,
-        "table": RunTable(runs, labels=load_labels([experiment.pk])),
+        "table": RunTable(runs, labels=load_labels([experiment.pk]), hides_outcomes=experiment.runs_a_plan),
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
         "retry_url": reverse("experiment_action", args=[experiment.slug, "retry"]),
@@ -54,7 +54,7 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
     """
     if totals.is_under_way or not totals.done:
         return None
-    if Preregistration.objects.unfinished().filter(experiment=experiment).exists():
+    if experiment.runs_a_plan:
         return None  # Paused runs have not ended, and names stay hidden beside scores.
     scores = estimate_conditions(experiment) if totals.done <= MAX_SCORED_ANSWERS else []
     first = [row for row in scores if row["measure"] == scores[0]["measure"]]

@@ -47,7 +47,6 @@ from grading_app.views.reports import (
     make_file_response,
 )
 from grading_app.views.svg_figures import make_svg_response, read_theme, read_width, svg_policy
-from runs_app.models import Preregistration
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100
@@ -107,7 +106,7 @@ def link_required(scope: str, *, has_results: bool = True) -> Callable[[Public],
                 response = link
             elif link is not None and (not scope or link.shows(scope)):
                 try:
-                    if has_results and Preregistration.objects.unfinished().filter(experiment=link.experiment).exists():
+                    if has_results and link.experiment.runs_a_plan:
                         response = _render_waiting_page(request, link, token)
                     else:
                         response = view(request, link, token, **named)

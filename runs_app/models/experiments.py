@@ -261,6 +261,12 @@ class Experiment(HasHistory, EngineOwnedColumns):
         return True
 
     @property
+    def runs_a_plan(self) -> bool:
+        """True while it has a preregistered plan that has not run. Names of models are then hidden beside results."""
+        runs = self.runs.expecting_answers().filter(experiment__preregistration__isnull=False)
+        return bool(runs.exists())
+
+    @property
     def answer_runs(self) -> Any:
         """The runs that answer the design's items, without judges and rubric writers."""
         return self.runs.generating()

@@ -28,12 +28,7 @@ PARTS = {
 class PreregistrationQuerySet(models.QuerySet["Preregistration"]):
     def unfinished(self) -> Self:
         """Return the plans of experiments with planned answers that have not ended, except those of cancelled runs."""
-        open_runs = (
-            Run.objects.generating()
-            .filter(models.Q(n_pending__gt=0) | models.Q(n_running__gt=0))
-            .exclude(status=Run.Status.CANCELLED)
-        )
-        return self.filter(experiment__in=open_runs.values("experiment"))
+        return self.filter(experiment__in=Run.objects.expecting_answers().values("experiment"))
 
 
 @constrain_numbers()

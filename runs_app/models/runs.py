@@ -62,6 +62,11 @@ class RunQuerySet(TransitionQuerySet):
             "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"
         )
 
+    def expecting_answers(self) -> Self:
+        """Return the runs of answers with trials that have not ended, except cancelled ones."""
+        has_open_trials = models.Q(n_pending__gt=0) | models.Q(n_running__gt=0)
+        return self.generating().filter(has_open_trials).exclude(status=Run.Status.CANCELLED)
+
     def unfinished(self) -> Self:
         """Return the runs that may still make calls under their plan. New trials for a done run need a new plan."""
         ended = models.Q(status=Run.Status.CANCELLED) | models.Q(status=Run.Status.DONE, n_failed=0)

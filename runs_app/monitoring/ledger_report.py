@@ -11,7 +11,7 @@ from django.db.models import F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, TruncDate
 
 from runs_app.condition_labels import load_labels
-from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Run
+from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Preregistration, Run
 
 PREFLIGHT = "preflight"  # The stage of calls that belong to no run.
 STAGES = (*Condition.Stage.choices, (PREFLIGHT, "Preflight"))
@@ -90,6 +90,11 @@ def filter_model(model: LanguageModel) -> Q:
     return Q(run__condition__model=model) | Q(model=model)
 
 
+def of_unfinished_plans() -> Q:
+    """Return a filter for the entries of answers whose preregistered plan has not run."""
+    return Q(run__experiment__in=Preregistration.objects.unfinished().values("experiment"))
+
+
 def filter_stage(stage: str) -> Q:
     return Q(run__isnull=True) if stage == PREFLIGHT else Q(run__condition__stage=stage)
 
@@ -97,14 +102,21 @@ def filter_stage(stage: str) -> Q:
 def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[LedgerLine]:
     """Return one line for each group: the newest day first, or the most expensive of other groups.
 
-    Make at most two queries, for any number of calls.
+    Runs of preregistered plans that have not run are one line without a name, instead of a group by model or run. Make
+    at most three queries, for any number of calls.
     """
-    groups: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
-    rows = list(groups)
+    sums = {name: Sum(name) for name in NAMES}
+    hidden = entries.filter(of_unfinished_plans()) if by in (MODEL, RUN) else entries.none()
+    groups: Any = entries.order_by()
+    if by in (MODEL, RUN):
+        groups = groups.exclude(of_unfinished_plans())
+    rows = list(groups.values(group=GROUPS[by]).annotate(**sums))
     labels = _load_labels(by, [row["group"] for row in rows])
     lines = [
         LedgerLine(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows
     ]
+    if (planned := hidden.aggregate(**sums))["attempts"]:
+        lines.append(LedgerLine(None, "Preregistered, until its runs have ended", Sums(**planned)))
     if by == DAY:
         return sorted(lines, key=lambda line: line.key, reverse=True)
     return sorted(lines, key=lambda line: (-line.sums.paid_usd, -line.sums.list_usd, line.label))

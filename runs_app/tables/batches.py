@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
-from runs_app.models import ProviderBatch
+from runs_app.models import Preregistration, ProviderBatch
 from runs_app.tables.columns import TIGHT, CountColumn, MoneyColumn, TimeColumn
 
 
 class BatchTable(tables.Table):
-    """The batches of one run, latest first."""
+    """The batches of one run, latest first. How they ended is hidden until a preregistered plan has run."""
 
     id = tables.Column(verbose_name="Batch", linkify=True, attrs=TIGHT)
     status = tables.Column(attrs=TIGHT)
@@ -31,8 +33,27 @@ class BatchTable(tables.Table):
         default = number_format.MISSING
         orderable = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.plans = set(Preregistration.objects.unfinished().values_list("experiment", flat=True))
+
     def render_id(self, value: int) -> str:
         return f"batch {value}"
+
+    def render_n_answered(self, record: ProviderBatch) -> str:
+        return self._hide(record, number_format.format_count(record.n_answered))
+
+    def render_n_failed(self, record: ProviderBatch) -> str:
+        return self._hide(record, number_format.format_count(record.n_failed))
+
+    def render_spent_usd(self, record: ProviderBatch) -> str:
+        return self._hide(record, tags.money(record.spent_usd))
+
+    def render_saved_usd(self, record: ProviderBatch) -> str:
+        return self._hide(record, tags.money(record.saved_usd))
+
+    def _hide(self, record: ProviderBatch, text: str) -> str:
+        return number_format.MISSING if record.run.experiment_id in self.plans else text
 
     def render_status(self, record: ProviderBatch) -> SafeString:
         badge = tags.status_badge(record.status, title=record.error, label=record.get_status_display())

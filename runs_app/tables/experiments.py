@@ -110,10 +110,14 @@ class RunTable(tables.Table):
         default = number_format.MISSING
         orderable = False
 
-    def __init__(self, rows: Any, *, labels: Mapping[int, str]) -> None:
-        """labels: names of the conditions, from `condition_labels`. Runs of one wave have no column for it."""
-        self.labels = labels
-        super().__init__(rows, exclude=() if len({run.wave_id for run in rows}) > 1 else ("wave",))
+    def __init__(self, rows: Any, *, labels: Mapping[int, str], hides_outcomes: bool = False) -> None:
+        """labels: names of the conditions, from `condition_labels`. Runs of one wave have no column for it.
+
+        hides_outcomes: a preregistered plan has not run, so no number beside a name tells how its calls ended.
+        """
+        self.labels, self.hides_outcomes = labels, hides_outcomes
+        hidden = ["n_done", "n_failed", "n_attempts", "spent_usd"] if hides_outcomes else []
+        super().__init__(rows, exclude=hidden + ([] if len({run.wave_id for run in rows}) > 1 else ["wave"]))
 
     def render_condition(self, record: Run) -> str:
         return self.labels[record.condition_id]
@@ -125,10 +129,11 @@ class RunTable(tables.Table):
         return tags.money(Totals.of([record]).find_known_cost(record.spent_usd))
 
     def render_progress(self, record: Run) -> SafeString:
+        ended = record.n_done + record.n_failed
         return tags.progress(
-            record.n_done,
+            ended if self.hides_outcomes else record.n_done,
             record.n_running,
-            record.n_failed,
+            0 if self.hides_outcomes else record.n_failed,
             record.n_pending,
             record.n_cancelled,
             legend=False,

@@ -41,6 +41,7 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "batch": batch,
         "experiment": experiment,
         "history": HistoryTable(list(batch.history[:50])),
+        "hides_outcomes": experiment.runs_a_plan,
         "can_cancel": batch.can_be_cancelled and may_edit(request, experiment),
     }
     is_poll = wants_part(request)

@@ -33,10 +33,12 @@ RECENT_ROWS = 20
 @readers_only
 def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_visible_run(request, pk)
+    hides_outcomes = run.experiment.runs_a_plan
     attempts = run.attempt_rows.select_related("worker").defer("raw_response").order_by("-pk")[:RECENT_ROWS]
     context = {
         "run": run,
         "experiment": run.experiment,
+        "hides_outcomes": hides_outcomes,
         "attempts": RecentAttemptTable(list(attempts)),
         "editable": may_edit(request, run.experiment),
         "history": HistoryTable(list(run.history[:50])),
@@ -47,15 +49,23 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "endpoint_pause": run.endpoint.is_paused,
         **build_live_context(run.experiment, [run]),
     }
-    context |= build_action_context(request, [run], editable=context["editable"], more=build_deletion_action(run))
+    more = build_deletion_action(run, hides_outcomes=hides_outcomes)
+    context |= build_action_context(
+        request, [run], editable=context["editable"], more=more, hides_outcomes=hides_outcomes
+    )
     return render(request, choose_template(request, "runs_app/run_detail.html", "run_live"), context)
 
 
 def build_action_context(
-    request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()
+    request: HttpRequest,
+    runs: list[Run],
+    *,
+    editable: bool,
+    more: Sequence[Action] = (),
+    hides_outcomes: bool = False,
 ) -> dict[str, Any]:
     """Return the actions and whether they differ from those on the page, which a poll names in `shown`."""
-    actions = [*list_actions(runs), *more] if editable else []
+    actions = [*list_actions(runs, hides_outcomes=hides_outcomes), *more] if editable else []
     is_under_way = any(run.status in Run.UNDER_WAY for run in runs)
     names = ",".join([action.verb for action in actions] + (["priority"] if editable and is_under_way else []))
     return {

@@ -66,23 +66,27 @@ CANCEL = Action(
 )
 
 
-def list_actions(runs: Iterable[Run]) -> list[Action]:
-    """Return the actions that would change these runs in their current state. Imported answers have none."""
+def list_actions(runs: Iterable[Run], *, hides_outcomes: bool = False) -> list[Action]:
+    """Return the actions that would change these runs in their current state. Imported answers have none.
+
+    hides_outcomes: do not tell how many trials have failed.
+    """
     runs = [run for run in runs if run.is_callable_here]
     statuses = {run.status for run in runs}
     actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & statuses]
     if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
         trials = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
+        trials = "Failed trials get" if hides_outcomes else trials
         text = f"{trials} a new set of attempts. Earlier costs remain."
         actions.insert(-1, Action("retry", "Retry failed trials", "arrow-repeat", text, frozenset()))
     return actions
 
 
-def build_deletion_action(run: Run) -> list[Action]:
+def build_deletion_action(run: Run, *, hides_outcomes: bool = False) -> list[Action]:
     """Return the action that deletes this run, or an empty list while the run is live."""
     if run.is_live:
         return []
-    text = run.describe_deletion()
+    text = "This permanently deletes its trials." if hides_outcomes else run.describe_deletion()
     return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
 
 

@@ -30,7 +30,9 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     alive = [worker for worker, state in zip(workers, states, strict=True) if state == "alive"]
     # The open batches of visible experiments, or None without any. A batch needs no worker while its provider
     # processes it.
-    batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:MAX_ROWS])
+    batches = list(
+        ProviderBatch.objects.visible_to(request.user).open().select_related("run").order_by("-pk")[:MAX_ROWS]
+    )
     context = {
         "table": WorkerTable(workers),
         "alive": len(alive),

@@ -79,8 +79,11 @@ class Command(OutputCommand):
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
         self.write(f"\n{run['condition_id']}{wave}: {run['state']} {run['stop_reason']}".rstrip())
         counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *ANSWER_KINDS)]
+        if run["done"] is None:
+            counts.insert(0, ("ended", run["ended"]))
         self.write("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
         if run["errors"]:
             self.write("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))
         unpriced = f", {run['unpriced']} attempts of unknown cost" if run["unpriced"] else ""
-        self.write(f"  {format_money(run['spent_usd'])} for {format_count(run['attempts'])} attempts{unpriced}")
+        if run["attempts"] is not None:
+            self.write(f"  {format_money(run['spent_usd'])} for {format_count(run['attempts'])} attempts{unpriced}")

@@ -5,6 +5,7 @@ The tests find addresses in the URL configuration, so they include pages that ar
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 from html import unescape
 
 import pytest
@@ -20,17 +21,19 @@ from grading_app.blind_pages import BlindPagesMiddleware
 from grading_app.models import BlindReading, CachedAggregate, RatingQueue, ShareLink
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
-from runs_app.models import Experiment
+from runs_app.models import Experiment, LedgerEntry, Preregistration, ProviderBatch, Trial
+from runs_app.models.preregistrations import PARTS
 from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.factories.queues import make_queue
+from tests.factories.tampering import disable_triggers
 from tests.integration.pages.conftest import Lab, _make_draft
 from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 
 NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
 """Parts of the names of models, their slugs, the endpoint, its address and provider, and the served provider."""
 OF_THE_SITE = re.compile(
-    r"/(endpoints|workers|help|welcome|library/(new|judges))/|/experiments/new/|/datasets/new/parametric/|/api/v1/models|/metrics"
+    r"/(endpoints|workers|help|welcome|start|library/(new|judges|rubrics/[^/]+/\d+/test))/|/experiments/new/|/datasets/new/parametric/|/api/v1/models|/metrics"
 )
 """Pages of the site's models, from which people choose: they belong to no experiment."""
 QUESTION = "This page shows the names of models. Reveal them first."
@@ -142,12 +145,12 @@ def open_when_computed(client, address):
 @pytest.mark.parametrize("person", ["owner", pytest.param("operator", marks=pytest.mark.slow)])
 def test_no_address_of_the_site_names_a_model_to_a_blind_reader(person, lab, as_):
     BlindReading.start(lab.experiment, lab.people[person])
-    reader, n_asked = as_(person), 0
+    n_asked = 0
     for method, address in list_addresses(lab) + [("get", one) for one in list_addresses_with_choices(lab)]:
         if OF_THE_SITE.match(address):
             continue
         with transaction.atomic():
-            response = getattr(reader, method)(address)
+            response = getattr(as_(person), method)(address)  # One of the addresses signs out.
             assert not find_names(response), (method, address)
             n_asked += response.status_code in (200, 403) and QUESTION in read_response(response)
             transaction.set_rollback(True)
@@ -156,10 +159,10 @@ def test_no_address_of_the_site_names_a_model_to_a_blind_reader(person, lab, as_
 
 @pytest.mark.slow
 def test_the_same_addresses_name_models_to_other_readers(lab, as_):
-    reader, n_named = as_("operator"), 0
+    n_named = 0
     for method, address in list_addresses(lab):
         if method == "get" and not OF_THE_SITE.match(address):
-            n_named += bool(find_names(reader.get(address)))
+            n_named += bool(find_names(as_("operator").get(address)))
     assert n_named > 20, "the names would have been found"
 
 
@@ -244,3 +247,74 @@ def test_pages_of_another_experiment_open(lab, as_):
     for method, address in list_addresses(lab):
         if method == "get" and "/study/" in address:
             assert QUESTION not in read_response(as_("owner").get(address)), address
+
+
+OUTCOMES = [
+    {"n_done": 3107, "n_failed": 2203, "n_attempts": 8117, "n_permanent": 1409,
+     "n_unpriced": 1553, "input_tokens": 71303, "output_tokens": 58211, "spent_usd": Decimal("13.57")},
+    {"n_done": 1801, "n_failed": 3101, "n_attempts": 7411, "n_permanent": 1213,
+     "n_unpriced": 1657, "input_tokens": 60493, "output_tokens": 47129, "spent_usd": Decimal("11.69")},
+]  # fmt: skip
+"""Counters of each run that tell what came of its calls. No other number and no sum equals one of them."""
+ANSWER = "zanzibar"
+
+
+@pytest.fixture
+def planned(lab):
+    """Preregister the plan of the running study, with counters and calls that differ between its models."""
+    with disable_triggers():
+        Preregistration.freeze(lab.experiment, {"design": "", **dict.fromkeys(PARTS, "")}, by="owner")
+        for run, counters in zip(lab.experiment.answer_runs.order_by("pk"), OUTCOMES, strict=True):
+            type(run).objects.filter(pk=run.pk).update(
+                status="running", n_pending=4000, errors={"refused": counters["n_failed"]}, **counters
+            )
+            Trial.objects.filter(run=run).update(answer=ANSWER)
+            LedgerEntry.objects.filter(run=run).delete()
+            LedgerEntry.objects.create(
+                run=run, at=timezone.now(), attempts=counters["n_attempts"], answered=counters["n_done"],
+                input_tokens=counters["input_tokens"], output_tokens=counters["output_tokens"],
+                paid_usd=counters["spent_usd"], list_usd=counters["spent_usd"], refused=counters["n_permanent"],
+                unpriced=counters["n_unpriced"],
+            )  # fmt: skip
+            ProviderBatch.objects.create(
+                run=run, endpoint=run.endpoint, n_requests=9001, n_answered=counters["n_done"],
+                n_failed=counters["n_failed"], spent_usd=counters["spent_usd"],
+                provider_counts={"failed": counters["n_failed"]},
+            )  # fmt: skip
+    return lab
+
+
+def find_outcomes(response):
+    """Return the numbers of one run's calls, and the answers, that the response shows."""
+    text = re.sub(r"<style.*?</style>|<svg.*?</svg>", "", read_response(response), flags=re.DOTALL)
+    text = re.sub(r"(?<=\d)[\u202f,](?=\d{3})", "", text)
+    numbers = {str(n) for run in OUTCOMES for n in run.values()}
+    return numbers & set(re.findall(r"(?<![\d.])\d+(?:\.\d\d)?", text)) | {ANSWER} & set(re.findall(ANSWER, text))
+
+
+def find_runs(response, lab):
+    """Return the names of models and the addresses of runs in the response. A run's page names its model."""
+    text = read_response(response).lower()
+    runs = [run.get_absolute_url() for run in lab.experiment.runs.all()]
+    return [name for name in (*NAMES[:2], *runs) if name in text]
+
+
+@pytest.mark.parametrize("person", ["owner", "operator"])
+def test_until_a_plan_ran_no_address_shows_what_came_of_one_models_calls(person, planned, as_):
+    by_run = [f"?by={group}" for group in ("run", "model")]
+    more = [reverse("experiment_ledger", args=["study"]) + one for one in by_run]
+    more += [f"{reverse('ledger')}{one}&experiment=study" for one in by_run] + [f"{reverse('ledger')}{by_run[1]}"]
+    more += [f"{reverse('trial_list')}?run={planned.run.pk}", reverse("trial_list")]
+    addresses = list_addresses(planned) + [("get", one) for one in list_addresses_with_choices(planned) + more]
+    n_named = n_counted = 0
+    for method, address in addresses:
+        if OF_THE_SITE.match(address):
+            continue
+        with transaction.atomic():  # No address finds a blind reading that another address has started.
+            response = getattr(as_(person), method)(address)
+            outcomes, runs = find_outcomes(response), find_runs(response, planned)
+            assert not (outcomes and runs), (method, address, outcomes)
+            n_named, n_counted = n_named + bool(runs), n_counted + bool(outcomes)
+            transaction.set_rollback(True)
+    assert n_named > 10, "the pages that run the study name its models"
+    assert n_counted > 1, "the pages of results have numbers"

@@ -112,7 +112,7 @@ def test_the_number_of_queries_does_not_grow_with_the_runs(lab, as_):
     factories.make_runs(lab.experiment, wave=1)
     with CaptureQueriesContext(connection) as many:
         open_progress(client, lab)
-    assert len(many) == len(few) <= 13
+    assert len(many) == len(few) <= 14
 
 
 def test_the_list_of_experiments_takes_a_constant_number_of_queries(lab, as_):

@@ -4,8 +4,10 @@ import io
 import re
 import zipfile
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError, transaction
 from django.test import Client
 from django.utils import timezone
@@ -19,7 +21,7 @@ from grading_app.publish.export.publication import write_publication
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.study_design import write_preregistration
 from runs_app import deletion
-from runs_app.models import Experiment, LanguageModel, Preregistration, Run
+from runs_app.models import Experiment, LanguageModel, LedgerEntry, Preregistration, Run
 from runs_app.planning.spec_io import build_spec
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
@@ -231,6 +233,55 @@ def test_status_has_scores_only_after_the_plan_ran(running, client):
     assert "the plan is preregistered: scores are left out until its runs have ended" in status["warnings"]
     Run.objects.filter(experiment=running).update(n_pending=0)
     assert client.get("/api/v1/experiments/study/status").json()["scores"]
+
+
+HIDDEN = ("done", "failed", "attempts", "spent_usd")
+
+
+@pytest.mark.parametrize("part", ["runs", "status"])
+def test_the_api_counts_what_came_of_one_runs_calls_only_after_the_plan_ran(part, running, client):
+    def read_runs():
+        content = client.get(f"/api/v1/experiments/study/{part}").json()
+        return content["items"] if part == "runs" else content["runs"]
+
+    assert [row[name] for row in read_runs() for name in HIDDEN] == [None] * 8
+    assert [(row["trials"], row["ended"]) for row in read_runs()] == [(5, 4), (5, 4)]
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert [(row["done"], row["ended"]) for row in read_runs()] == [(4, 4), (4, 4)]
+
+
+def test_the_command_counts_what_came_of_one_runs_calls_only_after_the_plan_ran(running, capsys):
+    call_command("status", "study")
+    assert capsys.readouterr().out.count("4 ended, 1 pending") == 2
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    call_command("status", "study")
+    assert capsys.readouterr().out.count("4 done") == 2
+
+
+def test_costs_by_model_are_one_line_until_the_plan_ran(running, client):
+    with disable_triggers():
+        for run in running.runs.all():
+            LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=3, paid_usd=Decimal("0.5"))
+    page = "/experiments/study/ledger/?by=model"
+    (line,) = client.get(page).context["lines"]
+    assert (line.label, line.sums.attempts) == ("Preregistered, until its runs have ended", 6)
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    assert {line.label for line in client.get(page).context["lines"]} == {"small", "large"}
+
+
+def test_lists_of_all_experiments_ask_until_the_plan_ran_and_those_of_another_open(running, client, team):
+    other = make_answered_experiment("other", items=2, models=("third",), owner=team.owner)
+    asks = "names stay hidden"
+    for query in ("", f"?run={running.runs.first().pk}", "?experiment=none"):
+        assert asks in " ".join(client.get(f"/trials/{query}").content.decode().split()), query
+    for query in ("?experiment=other", f"?run={other.runs.get().pk}"):
+        page = client.get(f"/trials/{query}").content.decode()
+        assert "third" in page
+        assert asks not in page
+    assert not BlindReading.objects.filter(experiment=other).exists()
+    Run.objects.filter(experiment=running).update(n_pending=0)
+    client.post("/experiments/study/blind/reveal/")
+    assert "large" in client.get("/trials/").content.decode()
 
 
 def test_the_progress_of_a_paused_plan_has_no_scores(running, client):
