@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
@@ -24,9 +25,9 @@ from grading_app.study_import.formats.oasis_llm import OASIS_DUCKDB, OASIS_LLM
 from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
-from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError, StudyFormat
+from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
 
-FORMATS: dict[str, StudyFormat] = {
+FORMATS: dict[str, Any] = {
     study_format.name: study_format
     for study_format in (
         OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE, LM_EVAL, HELM, EVERY_EVAL_EVER, OPENAI_EVALS,
@@ -82,7 +83,7 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesi
     if not formats and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     study_format = FORMATS[format_name] if format_name else formats[0]
-    study = study_format.read(path)
+    study = study_format.read_study(path)
     notes = [
         f"Files of {candidate.label} are here, too. They are not taken."
         for candidate in formats

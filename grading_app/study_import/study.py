@@ -68,6 +68,18 @@ def read_finish(stop: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def dig(row: Any, path: str) -> Any:
+    """Return the value at a path of names, such as `usage.prompt_tokens`; None if a part of it is missing."""
+    for name in path.split("."):
+        row = (row or {}).get(name)
+    return row
+
+
+def dig_fields(row: Any, paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return fields of a record by name, each from its path in the row."""
+    return {name: dig(row, path) for name, path in paths.items()}
+
+
 def read_settings(config: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
     """Return the settings of a sampler that a configuration has."""
     return {name: config[f"{name}{suffix}"] for name in SETTINGS if config.get(f"{name}{suffix}") is not None}
@@ -398,3 +410,6 @@ class StudyFormat:
     content: str
     suffixes: tuple[str, ...] = ()
     find_design: Callable[[Path, DesignNames], StudyDesign | None] = lambda path, names: None
+
+    def read_study(self, path: Path) -> Study:
+        return self.read(path)

@@ -92,17 +92,17 @@ def read_lines(file: Path) -> Iterator[tuple[str, int, Any]]:
 
 
 def read_objects(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each line with its place. Raise StudyError for a line that is no JSON object."""
+    """Yield each line with its place. Raise StudyError for a line that is no object."""
     for file in files:
-        yield from ((where, row) for where, _, row in read_placed_objects(file))
+        yield from ((where, row) for where, (_, row) in read_placed_objects(file))
 
 
-def read_placed_objects(file: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Yield each line with its place and its offset. Raise StudyError for a line that is no JSON object."""
+def read_placed_objects(file: Path) -> Iterator[tuple[str, tuple[int, dict[str, Any]]]]:
+    """Yield the offset and the object of each line, with its place. Raise StudyError for a line that is no object."""
     for where, offset, value in read_lines(file):
         if not isinstance(value, dict):
             raise StudyError([f"{where}: not a JSON object"])
-        yield where, offset, value
+        yield where, (offset, value)
 
 
 def read_objects_at(file: Path, offsets: Iterable[int]) -> list[dict[str, Any]]:

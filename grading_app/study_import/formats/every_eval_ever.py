@@ -7,29 +7,26 @@ are scores of one answer. An evaluation without samples has only means, which ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     INPUT_TURN,
-    Study,
     StudyCondition,
-    StudyDraft,
     StudyError,
-    StudyFormat,
     StudyItem,
-    StudyTrial,
+    dig,
+    dig_fields,
     make_metric_score,
     name_sampler,
     read_settings,
     read_time,
-    refuse_unreadable,
     replace_non_finite,
     split_model,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
     find_files,
     read_first_object,
@@ -39,66 +36,64 @@ from grading_app.study_import.text_files import (
     read_placed_objects,
 )
 
-TOOL = "every-eval-ever"
 AGGREGATE = {"schema_version", "evaluation_id", "model_info", "evaluation_results"}
 REQUIRED = ("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_id", "input", "evaluation")
+TOKENS = {
+    "input_tokens": "token_usage.input_tokens",
+    "output_tokens": "token_usage.output_tokens",
+    "reasoning_tokens": "token_usage.reasoning_tokens",
+    "cache_read_tokens": "token_usage.input_tokens_cache_read",
+    "cache_write_tokens": "token_usage.input_tokens_cache_write",
+}
 Row = Mapping[str, Any]
-# A file of samples, with the time of its evaluation and the offsets of the rows of each sample.
-SamplesFile = tuple[Path, Any, KeyIndex]
 
 
-def _find_aggregates(path: Path) -> list[Path]:
+def _find_files(path: Path) -> list[Path]:
+    """Return the evaluations and the files of samples at the path."""
     found = []
-    for file in find_files(path, ".json"):
-        with file.open("rb") as start:
-            if b'"evaluation_id"' in start.read(2_000) and read_json(file).keys() >= AGGREGATE:
-                found.append(file)
+    for file in find_files(path, ".json", ".jsonl"):
+        if file.suffix.lower() == ".jsonl":
+            is_part = read_first_object(file).keys() >= set(REQUIRED)
+        else:
+            with file.open("rb") as start:
+                is_part = b'"evaluation_id"' in start.read(2_000) and read_json(file).keys() >= AGGREGATE
+        found += [file] if is_part else []
     return found
 
 
-def _find_samples(path: Path) -> list[Path]:
-    return [file for file in find_files(path, ".jsonl") if read_first_object(file).keys() >= set(REQUIRED)]
-
-
-def read_every_eval_ever(path: Path) -> Study:
-    """Return the study of all evaluations with samples in a folder. Raise StudyError, which names file and line."""
-    evaluations = {str(content["evaluation_id"]): content for content in map(read_json, _find_aggregates(path))}
-    draft = StudyDraft(TOOL)
-    files: list[SamplesFile] = []
+def read_every_eval_ever(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the samples. A sample has a row for each of its metrics, anywhere in its file."""
+    contents = [read_json(file) for file in files if file.suffix.lower() == ".json"]
+    evaluations = {str(content["evaluation_id"]): content for content in contents}
     seen: set[str] = set()
-    for file in _find_samples(path):
-        index, time = KeyIndex(), None
-        for where, offset, row in read_placed_objects(file):
+    for file in (file for file in files if file.suffix.lower() == ".jsonl"):
+        places = KeyIndex()
+        for offset, row in draft.follow(read_placed_objects(file)):
             if missing := [name for name in REQUIRED if name not in row]:
-                raise StudyError([f"{where}: {', '.join(missing)} missing"])
-            with refuse_unreadable(where):
+                raise StudyError([f"{draft.where}: {', '.join(missing)} missing"])
+            seen.add(str(row["evaluation_id"]))
+            draft.count("without evaluation", str(row["evaluation_id"]) not in evaluations)
+            draft.count("several", len(dig(row, "output.raw") or ()) > 1)
+            places.append_number((row["evaluation_id"], row["sample_id"]), offset)
+        added = KeyIndex()
+        for row in draft.follow(read_objects([file])):
+            identity = (row["evaluation_id"], row["sample_id"])
+            item = _build_item(row)
+            if draft.add_item(item).input != item.input:
+                raise StudyError(
+                    [f"{draft.where}: sample {row['sample_id']} has another input than in an earlier file"]
+                )
+            if added.add(identity):
                 evaluation = evaluations.get(str(row["evaluation_id"]), {})
-                seen.add(str(row["evaluation_id"]))
-                draft.counts["without evaluation"] += not evaluation
-                stamp = evaluation.get("evaluation_timestamp")
-                time = read_time(float(stamp)) if stamp else None
-                item = _build_item(row)
-                if draft.items.setdefault(item.key, item).input != item.input:
-                    raise StudyError([f"{where}: sample {row['sample_id']} has another input than in an earlier file"])
-                draft.conditions.setdefault(str(row["evaluation_id"]), _build_condition(row, evaluation))
-                draft.counts["several"] += len((row.get("output") or {}).get("raw") or ()) > 1
-                index.append_number((row["evaluation_id"], row["sample_id"]), offset)
-        files.append((file, time, index))
+                condition = draft.add_condition(_build_condition(row, evaluation))
+                rows = read_objects_at(file, places.list_numbers(identity))
+                _add_trials(draft, condition, item.key, rows, evaluation.get("evaluation_timestamp"))
     draft.counts["means"] = len(evaluations.keys() - seen)
     if not draft.items:
         raise StudyError(
-            [f"{path.name}: {len(evaluations)} evaluations have only means, without samples: nothing to import"]
+            [f"{draft.path.name}: {len(evaluations)} evaluations have only means, without samples: nothing to import"]
         )
-    return draft.build(
-        ", ".join(sorted({item.category for item in draft.items.values()}))[:200],
-        partial(_read_trials, files),
-        ["Costs are not in the format: they stay unknown."],
-        {
-            "means": "{} evaluations have only means, without samples: they are not taken.",
-            "without evaluation": "{} rows name an evaluation whose file is not here: its settings are unknown.",
-            "several": "{} samples have several responses: each is a repetition, and the scores are of the first.",
-        },
-    )
+    draft.name = ", ".join(sorted({item.category for item in draft.items.values()}))[:200]
 
 
 def _name_benchmark(row: Row) -> str:
@@ -107,16 +102,12 @@ def _name_benchmark(row: Row) -> str:
     return evaluation.partition(f"/{model}")[0] or str(row["evaluation_name"])
 
 
-def _build_item_key(row: Row) -> str:
-    return f"{_name_benchmark(row)}-{row['sample_id']}"[:200]
-
-
 def _build_item(row: Row) -> StudyItem:
     question, benchmark = row["input"], _name_benchmark(row)
     choices = tuple(map(str, question.get("choices") or ()))
     references = [str(one) for one in question.get("reference") or ()]
     return StudyItem(
-        key=_build_item_key(row),
+        key=f"{benchmark}-{row['sample_id']}"[:200],
         input=str(question.get("raw") or ""),
         target="\n".join(choices[int(one)] if one.isdigit() and int(one) < len(choices) else one for one in references),
         category=benchmark[:200],
@@ -144,24 +135,13 @@ def _build_condition(row: Row, evaluation: Row) -> StudyCondition:
     )
 
 
-def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
-    for file, time, index in files:
-        done = KeyIndex()
-        for where, row in read_objects([file]):
-            identity = (row["evaluation_id"], row["sample_id"])
-            if done.add(identity):
-                with refuse_unreadable(where):
-                    yield from _build_trials(where, read_objects_at(file, index.list_numbers(identity)), time)
-
-
-def _build_trials(where: str, rows: Sequence[Row], time: Any) -> Iterator[StudyTrial]:
+def _add_trials(draft: StudyDraft, condition: str, item: str, rows: Sequence[Row], timestamp: Any) -> None:
+    """Add the responses to a sample. rows: one for each metric. Usage and scores are of the first response."""
     row = rows[0]
-    output, usage, error = row.get("output") or {}, row.get("token_usage") or {}, row.get("error")
+    error = row.get("error")
     turns = [_build_turn(turn) for turn in row.get("messages") or ()]
     replies = [turn["content"] for turn in turns if turn["role"] == "assistant"]
-    answers = [str(text) for text in output.get("raw") or replies[-1:] or [""]]
-    reasoning = "\n".join(filter(None, output.get("reasoning_trace") or ()))
-    latency = (row.get("performance") or {}).get("latency_ms")
+    latency = dig(row, "performance.latency_ms")
     scores = []
     names: Counter[str] = Counter()
     for one in rows:
@@ -171,26 +151,24 @@ def _build_trials(where: str, rows: Sequence[Row], time: Any) -> Iterator[StudyT
         extracted = [part for part in one.get("answer_attribution") or () if part.get("is_terminal")]
         raw = str(extracted[-1].get("extracted_value")) if extracted else ""
         scores.append(make_metric_score(scorer, one["evaluation"]["score"], raw))
-    for repetition, answer in enumerate(answers):
-        yield StudyTrial(
-            where=where,
-            condition=str(row["evaluation_id"]),
-            item=_build_item_key(row),
-            sample_idx=repetition,
+    facts: dict[str, Any] = {
+        "reasoning": "\n".join(filter(None, dig(row, "output.reasoning_trace") or ())),
+        **dig_fields(row, TOKENS),
+        "latency_ms": None if latency is None else round(latency),
+        "scores": () if error else tuple(scores),
+    }
+    for answer in dig(row, "output.raw") or replies[-1:] or [""]:
+        draft.add_trial(
+            condition,
+            item,
             is_done=not error,
-            answer=answer if not error else "",
-            reasoning=reasoning if repetition == 0 else "",
+            answer=str(answer) if not error else "",
             messages=tuple(turns) or None,
-            input_tokens=usage.get("input_tokens") if repetition == 0 else None,
-            output_tokens=usage.get("output_tokens") if repetition == 0 else None,
-            reasoning_tokens=usage.get("reasoning_tokens") if repetition == 0 else None,
-            cache_read_tokens=usage.get("input_tokens_cache_read") if repetition == 0 else None,
-            cache_write_tokens=usage.get("input_tokens_cache_write") if repetition == 0 else None,
-            latency_ms=None if latency is None or repetition else round(latency),
             error=str(error or ""),
-            completed_at=time,
-            scores=tuple(scores) if repetition == 0 and not error else (),
+            completed_at=read_time(float(timestamp)) if timestamp else None,
+            **facts,
         )
+        facts = {}
 
 
 def _build_turn(turn: Row) -> dict[str, Any]:
@@ -205,9 +183,16 @@ def _build_turn(turn: Row) -> dict[str, Any]:
 
 
 EVERY_EVAL_EVER = StudyFormat(
-    name=TOOL,
+    name="every-eval-ever",
     label="Every Eval Ever",
-    recognises=lambda path: bool(_find_samples(path) or _find_aggregates(path)),
-    read=read_every_eval_ever,
     content="a folder with evaluations (.json) and their samples (_samples.jsonl)",
+    find=_find_files,
+    missing="0 evaluations have only means, without samples: nothing to import",
+    read=read_every_eval_ever,
+    notes=("Costs are not in the format: they stay unknown.",),
+    count_notes={
+        "means": "{} evaluations have only means, without samples: they are not taken.",
+        "without evaluation": "{} rows name an evaluation whose file is not here: its settings are unknown.",
+        "several": "{} samples have several responses: each is a repetition, and the scores are of the first.",
+    },
 )

@@ -16,13 +16,12 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import read_parquet_files
 from grading_app.study_import.study import (
     DesignNames,
-    Study,
     StudyDesign,
     StudyError,
-    StudyFormat,
     refuse_unreadable,
     replace_non_finite,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, read_objects, read_yaml_files
 
 # Scorers of the format with a rule that a scorer of this site has.
@@ -141,15 +140,16 @@ def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any
     }
 
 
-def _refuse_results(path: Path) -> Study:
-    raise StudyError([f"{path.name}: a benchmark file has no results; choose the folder with eval.yaml and its data"])
+def _refuse_results(parts: object, draft: StudyDraft) -> None:
+    """Read no results: `find` finds none."""
 
 
 HUB_EVAL = StudyFormat(
     name="hub-eval",
     label="Benchmark of the Hub (eval.yaml)",
-    recognises=lambda path: False,
-    read=_refuse_results,
     content="the file eval.yaml, or a folder with it and the files of its split: a draft with its dataset",
+    find=lambda path: (),
+    missing="a benchmark file has no results; choose the folder with eval.yaml and its data",
+    read=_refuse_results,
     find_design=find_design,
 )

@@ -9,33 +9,26 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     INPUT_TURN,
-    MAX_PROBLEMS,
-    Study,
     StudyCondition,
-    StudyDraft,
     StudyError,
-    StudyFormat,
     StudyItem,
-    StudyTrial,
     make_metric_score,
     name_sampler,
     read_number,
     read_settings,
     read_time,
-    refuse_unreadable,
     replace_non_finite,
     split_model,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
     find_files,
     read_first_object,
@@ -45,7 +38,6 @@ from grading_app.study_import.text_files import (
     read_placed_objects,
 )
 
-TOOL = "lm-eval"
 REQUIRED = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
 KNOWN = {*REQUIRED, "filter", "metrics", "doc_hash", "prompt_hash", "target_hash"}
 RESULTS = re.compile(r"results_(?P<date>.+)\.json\Z")
@@ -53,64 +45,35 @@ SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT.+)\.jsonl\
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class SamplesFile:
-    """The samples of a task in a run. filters: of its documents; the first one's rows are the trials."""
-
-    path: Path
-    task: str
-    condition: str
-    started_at: datetime | None
-    filters: tuple[str, ...] = ()
+def _find_samples(path: Path) -> list[Path]:
+    return [file for file in find_files(path, ".jsonl") if read_first_object(file).keys() >= set(REQUIRED)]
 
 
-def is_lm_eval(path: Path) -> bool:
-    return any(read_first_object(file).keys() >= set(REQUIRED) for file in find_files(path, ".jsonl"))
-
-
-def read_lm_eval(path: Path) -> Study:
-    """Return the study of all runs in a folder. Raise StudyError, which names file and line."""
-    files = [file for file in find_files(path, ".jsonl") if read_first_object(file).keys() >= set(REQUIRED)]
-    if not files:
-        raise StudyError([f"{path.name}: no samples; run lm_eval with --log_samples, and choose its output folder"])
+def read_lm_eval(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the samples of all runs."""
     runs = {}  # Results by folder and date.
-    for file in find_files(path, ".json"):
+    for file in find_files(draft.path, ".json"):
         if match := RESULTS.match(file.name):
             runs[file.parent, match["date"]] = read_json(file)
-    draft = StudyDraft(TOOL)
     hashes: dict[str, str] = {}
-    samples: list[SamplesFile] = []
-    notes: list[str] = []
     tasks_by_run: dict[tuple[Path, str], set[str]] = defaultdict(set)
     for file in files:
         match = SAMPLES.match(file.name)
         task, date = (match["task"], match["date"]) if match else (file.stem, "")
         run = runs.get((file.parent, date), {})
-        draft.counts["without results"] += not run
+        draft.where = file.name
+        draft.count("without results", not run)
         tasks_by_run[file.parent, date].add(task)
-        with refuse_unreadable(file.name):
-            condition = _build_condition(date or file.stem, file, run)
-        draft.conditions.setdefault(condition.key, condition)
-        filters = _add_items(file, task, draft, hashes)
-        samples.append(SamplesFile(file, task, condition.key, read_time(run.get("date")), filters))
+        condition = draft.add_condition(_build_condition(date or file.stem, file, run))
+        _add_samples(draft, file, task, condition, read_time(run.get("date")), hashes)
     for (folder, date), run in runs.items():
         names = (run.get("results") or {}).keys() - tasks_by_run[folder, date]
         if names:
             shown = ", ".join(sorted(map(str, names)))[:300]
-            notes.append(f"{len(names)} tasks or groups have no samples, only means, which are not taken: {shown}.")
-    return draft.build(
-        ", ".join(sorted({one.task for one in samples}))[:200],
-        partial(_read_trials, samples),
-        ["Tokens, costs, times and failed calls are not in the samples: they stay unknown.", *notes],
-        {
-            "without results": "{} files of samples have no results of the same date: their settings are unknown.",
-            "other prompt": "{} documents were asked with another text in another run: the item has the first one.",
-            "ranked": "{} answers are the choice with the highest log-likelihood. The raw reply has them all.",
-            "likelihoods": "{} answers are log-likelihoods of a given text: the models wrote nothing.",
-            "repeated": "{} documents have several responses: each is a repetition. Scores are of the first.",
-            "not numbers": "{} metrics are no numbers, such as pairs for a perplexity: they have no value.",
-        },
-    )
+            draft.notes.append(
+                f"{len(names)} tasks or groups have no samples, only means, which are not taken: {shown}."
+            )
+    draft.name = ", ".join(sorted(set().union(*tasks_by_run.values())))[:200]
 
 
 def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
@@ -151,44 +114,84 @@ def _parse_arguments(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-def _add_items(file: Path, task: str, draft: StudyDraft, hashes: dict[str, str]) -> tuple[str, ...]:
-    """Add the documents of a file. Return its filters. Raise StudyError for rows that cannot be read."""
+def _add_samples(
+    draft: StudyDraft, file: Path, task: str, condition: str, time: datetime | None, hashes: dict[str, str]
+) -> None:
+    """Add the documents of a file with their responses. hashes: of the documents of all files, by key."""
     filters: dict[str, None] = {}
-    problems: list[str] = []
-    for where, row in read_objects([file]):
+    others = KeyIndex()  # The offsets of the rows of the other filters, by document.
+    for offset, row in draft.follow(read_placed_objects(file)):
         if missing := [name for name in REQUIRED if name not in row]:
-            problems.append(f"{where}: {', '.join(missing)} missing")
-            if len(problems) > MAX_PROBLEMS:
-                break
+            draft.refuse(f"{', '.join(missing)} missing")
             continue
-        filters.setdefault(str(row.get("filter") or "none"))
-        with refuse_unreadable(where):
-            draft.counts["not numbers"] += sum(read_number(value) is None for value in _read_metrics(row).values())
-            if len(filters) > 1:
-                continue
-            key, calls = f"{task}-{row['doc_id']}"[:200], _list_arguments(row)
-            choices = tuple(str(call[1]).strip() for call in calls) if _is_ranking(row) else ()
-            draft.counts["ranked"] += bool(choices)
-            draft.counts["likelihoods"] += not choices and _has_likelihoods(row)
-            draft.counts["repeated"] += not choices and len(row["resps"][0]) > 1
-            text = calls[0][0] if isinstance(calls[0][0], str) else json.dumps(calls[0][0])
-            target = row["target"]
-            if choices and str(target).isdigit() and int(target) < len(choices):
-                target = choices[int(target)]  # In a ranking, the right answer may be the place of a choice.
-            item = StudyItem(
-                key, input=text, target=target if isinstance(target, str) else json.dumps(target), category=task[:200],
-                choices=choices,
-                metadata={"task": task, "doc": replace_non_finite(row["doc"])},
-            )  # fmt: skip
-            digest = str(row.get("doc_hash") or json.dumps(row["doc"], sort_keys=True))
-            if hashes.setdefault(key, digest) != digest:
-                raise StudyError(
-                    [f"{where}: document {row['doc_id']} of {task} has another content than in another run"]
-                )
-            draft.counts["other prompt"] += draft.items.setdefault(key, item).input != text
-    if problems:
-        raise StudyError(problems)
-    return tuple(filters)
+        filters.setdefault(_name_filter(row))
+        draft.count("not numbers", sum(read_number(value) is None for value in _read_metrics(row).values()))
+        if _name_filter(row) != next(iter(filters)):
+            others.append_number((row["doc_id"],), offset)
+    for row in draft.follow(read_objects([file])):
+        if draft.has_problems or _name_filter(row) != next(iter(filters)):
+            continue
+        item = _build_item(task, row)
+        digest = str(row.get("doc_hash") or json.dumps(row["doc"], sort_keys=True))
+        if hashes.setdefault(item.key, digest) != digest:
+            problem = f"document {row['doc_id']} of {task} has another content than in another run"
+            raise StudyError([f"{draft.where}: {problem}"])
+        draft.count("other prompt", draft.add_item(item).input != item.input)
+        draft.count("ranked", _is_ranking(row))
+        draft.count("likelihoods", not _is_ranking(row) and _has_likelihoods(row))
+        answers = _read_answers(row)
+        draft.count("repeated", len(answers) > 1)
+        scores = []
+        for one in [row, *read_objects_at(file, others.list_numbers((row["doc_id"],)))]:
+            for metric, value in _read_metrics(one).items():
+                scorer = metric if len(filters) == 1 else f"{metric}-{_name_filter(one)}"
+                raw = value if read_number(value) is None else one["filtered_resps"]
+                scores.append(make_metric_score(scorer, value, json.dumps(raw)))
+        for repetition, (answer, raw) in enumerate(answers):
+            draft.add_trial(
+                condition,
+                item.key,
+                sample_idx=repetition,
+                is_done=True,
+                answer=answer,
+                raw_response=raw,
+                completed_at=time,
+                scores=() if repetition else tuple(scores),
+            )
+
+
+def _build_item(task: str, row: Row) -> StudyItem:
+    calls, target = _list_arguments(row), row["target"]
+    choices = _list_choices(row) if _is_ranking(row) else ()
+    if choices and str(target).isdigit() and int(target) < len(choices):
+        target = choices[int(target)]  # In a ranking, the right answer may be the place of a choice.
+    return StudyItem(
+        key=f"{task}-{row['doc_id']}"[:200],
+        input=calls[0][0] if isinstance(calls[0][0], str) else json.dumps(calls[0][0]),
+        target=target if isinstance(target, str) else json.dumps(target),
+        category=task[:200],
+        choices=choices,
+        metadata={"task": task, "doc": replace_non_finite(row["doc"])},
+    )
+
+
+def _read_answers(row: Row) -> list[tuple[str, str]]:
+    """Return the responses to a document, each with the raw reply. In a ranking, the choice with the highest one."""
+    if not _is_ranking(row):
+        texts = [json.dumps(one) if _has_likelihoods(row) else str(one) for one in row["resps"][0]]
+        return [(text, text) for text in texts]
+    likelihoods = [float(one[0][0] if isinstance(one[0], list) else one[0]) for one in row["resps"]]
+    choices = _list_choices(row)
+    best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
+    return [(choices[best], json.dumps(dict(zip(choices, likelihoods, strict=False))))]
+
+
+def _name_filter(row: Row) -> str:
+    return str(row.get("filter") or "none")
+
+
+def _list_choices(row: Row) -> tuple[str, ...]:
+    return tuple(str(call[1]).strip() for call in _list_arguments(row))
 
 
 def _list_arguments(row: Row) -> list[Sequence[Any]]:
@@ -214,58 +217,20 @@ def _read_metrics(row: Row) -> dict[str, Any]:
     return {str(name): row[name] for name in names if name in row}
 
 
-def _read_trials(files: Sequence[SamplesFile]) -> Iterator[StudyTrial]:
-    for samples in files:
-        others = KeyIndex()  # The offsets of the rows of the other filters, by document.
-        if len(samples.filters) > 1:
-            for _, offset, row in read_placed_objects(samples.path):
-                if str(row.get("filter") or "none") != samples.filters[0]:
-                    others.append_number((row["doc_id"],), offset)
-        for where, row in read_objects([samples.path]):
-            if str(row.get("filter") or "none") == samples.filters[0]:
-                others_of_row = others.list_numbers((row["doc_id"],))
-                rows = [row, *(read_objects_at(samples.path, others_of_row) if others_of_row else ())]
-                with refuse_unreadable(where):
-                    yield from _build_trials(where, samples, rows)
-
-
-def _build_trials(where: str, samples: SamplesFile, rows: Sequence[Row]) -> Iterator[StudyTrial]:
-    """Yield the responses to a document. rows: those of its filters."""
-    row = rows[0]
-    if _is_ranking(row):
-        likelihoods = [float(one[0][0] if isinstance(one[0], list) else one[0]) for one in row["resps"]]
-        choices = [str(call[1]).strip() for call in _list_arguments(row)]
-        best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
-        answers = [(choices[best], json.dumps(dict(zip(choices, likelihoods, strict=False))))]
-    elif _has_likelihoods(row):
-        answers = [(json.dumps(one), json.dumps(one)) for one in row["resps"][0]]
-    else:
-        answers = [(str(one), str(one)) for one in row["resps"][0]]
-    scores = []
-    for one in rows:
-        name = str(one.get("filter") or "none")
-        for metric, value in _read_metrics(one).items():
-            scorer = metric if len(samples.filters) == 1 else f"{metric}-{name}"
-            raw = value if read_number(value) is None else one["filtered_resps"]
-            scores.append(make_metric_score(scorer, value, json.dumps(raw)))
-    for repetition, (answer, raw) in enumerate(answers):
-        yield StudyTrial(
-            where=where,
-            condition=samples.condition,
-            item=f"{samples.task}-{row['doc_id']}"[:200],
-            sample_idx=repetition,
-            is_done=True,
-            answer=answer,
-            raw_response=raw,
-            completed_at=samples.started_at,
-            scores=tuple(scores) if repetition == 0 else (),
-        )
-
-
 LM_EVAL = StudyFormat(
-    name=TOOL,
+    name="lm-eval",
     label="lm-evaluation-harness",
-    recognises=is_lm_eval,
-    read=read_lm_eval,
     content="the output folder of runs with --log_samples: results_*.json and samples_*.jsonl",
+    find=_find_samples,
+    missing="no samples; run lm_eval with --log_samples, and choose its output folder",
+    read=read_lm_eval,
+    notes=("Tokens, costs, times and failed calls are not in the samples: they stay unknown.",),
+    count_notes={
+        "without results": "{} files of samples have no results of the same date: their settings are unknown.",
+        "other prompt": "{} documents were asked with another text in another run: the item has the first one.",
+        "ranked": "{} answers are the choice with the highest log-likelihood. The raw reply has them all.",
+        "likelihoods": "{} answers are log-likelihoods of a given text: the models wrote nothing.",
+        "repeated": "{} documents have several responses: each is a repetition. Scores are of the first.",
+        "not numbers": "{} metrics are no numbers, such as pairs for a perplexity: they have no value.",
+    },
 )

@@ -9,10 +9,9 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,21 +21,16 @@ from grading_app.study_import.formats.oasis_design import find_design
 from grading_app.study_import.stored_tables import StoredTables, read_database
 from grading_app.study_import.study import (
     INPUT_TURN,
-    MAX_PROBLEMS,
     HumanNorm,
-    Study,
     StudyCondition,
     StudyDimension,
     StudyError,
-    StudyFormat,
     StudyItem,
-    StudyTrial,
     name_sampler,
     read_finish,
     read_time,
-    refuse_unreadable,
-    separate_equal,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files
 
 T = TypeVar("T")
@@ -46,6 +40,7 @@ TOOL = "oasis-llm"
 TRIAL_COLUMNS = {"run_id", "image_id", "dimension", "sample_idx", "status", "rating"}
 RECOGNISED_BY = {"run_id", "image_id"}  # Both columns are in trials alone; a missing column is then an error.
 MODEL_COLUMNS = {"run_id", "provider", "model_id"}  # Of `models.csv`.
+NUMBERS = ("sample_idx", "attempts", "latency_ms", "input_tokens", "output_tokens")
 DIMENSIONS = ("valence", "arousal")
 LOW, HIGH = 1, 7  # The scale of every study of this tool.
 REFUSALS = ("inappropriate content", "DataInspectionFailed", "content_policy", "content policy", "safety")
@@ -63,113 +58,109 @@ STRATEGIES = ("stratified", "uniform", "random", "all")
 MISSING = "needs the package duckdb, which is not installed: run `pip install duckdb` for the site, then import again"
 
 
-def read_oasis_llm(path: Path) -> Study:
-    """Return the study of a folder, or of a file of trials with the image set beside it.
+def _find_trial_files(path: Path) -> list[Path]:
+    return [file for file in find_files(path, ".csv") if _read_columns(file) >= RECOGNISED_BY]
 
-    Raise StudyError for rows that cannot be read.
-    """
-    folder = path if path.is_dir() else path.parent
-    columns = {file: _read_columns(file) for file in find_files(path, ".csv")}
-    trial_files = [file for file, names in columns.items() if names >= RECOGNISED_BY]
-    if not trial_files:
-        raise StudyError([f"{path.name}: no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}"])
-    absent = {file.name: ", ".join(sorted(TRIAL_COLUMNS - columns[file])) for file in trial_files}
+
+def read_oasis_llm(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the trials of CSV files, with the image set beside them."""
+    absent = {file.name: ", ".join(sorted(TRIAL_COLUMNS - _read_columns(file))) for file in files}
     if problems := [f"{name}: the header has no column {names}" for name, names in absent.items() if names]:
         raise StudyError(problems)
-
-    def rows() -> Rows:
-        for file in trial_files:
-            yield from _read_rows(file)
-
-    facts = _check_rows(rows())
+    facts = _add_trials((row for file in files for row in _read_rows(file)), draft)
+    folder = draft.path if draft.path.is_dir() else draft.path.parent
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
     messages = ({"role": "user", "content": template.read_text(encoding="utf-8")},) if template else ()
-    models = {row["run_id"]: row for file in columns if columns[file] >= MODEL_COLUMNS for _, row in _read_rows(file)}
-    conditions, separation_notes = separate_equal([
-        StudyCondition(
-            run, model, models.get(run, {}).get("model_id") or model, models.get(run, {}).get("provider", ""),
-            prompt="oasis-llm-rating", messages=messages,
+    draft.notes += [*NOTES, *([] if template else [NO_PROMPT])]
+    sources = {
+        row["run_id"]: row
+        for file in find_files(draft.path, ".csv")
+        if _read_columns(file) >= MODEL_COLUMNS
+        for _, row in _read_rows(file)
+    }
+    for run, model in facts.models.items():
+        source = sources.get(run, {})
+        draft.add_condition(
+            StudyCondition(
+                run,
+                model,
+                source.get("model_id") or model,
+                source.get("provider", ""),
+                prompt="oasis-llm-rating",
+                messages=messages,
+            )
         )
-        for run, model in facts.models.items()
-    ])  # fmt: skip
-    items, norm_notes = _find_items(folder, facts.images)
-    return Study(
-        name=path.stem if path.is_file() else path.name,
-        tool=TOOL,
-        items=items,
-        conditions=conditions,
-        trials=partial(_read_trials, rows),
-        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
-        notes=[*NOTES, *([] if template else [NO_PROMPT]), *norm_notes, *facts.notes, *separation_notes],
-    )
+    _add_items(folder, facts.images, draft)
 
 
 @dataclass
 class TrialFacts:
-    """The models by run, images and dimensions that the rows of trials name."""
+    """The models by run, and the images, that the rows of trials name."""
 
     models: dict[str, str] = field(default_factory=dict)
     images: dict[str, None] = field(default_factory=dict)
-    dimensions: set[str] = field(default_factory=set)
-    unanswered: int = 0
-
-    @property
-    def notes(self) -> list[str]:
-        return [f"{self.unanswered} trials without an outcome (pending or running) are left out."] * bool(
-            self.unanswered
-        )
 
 
-def _check_rows(rows: Rows) -> TrialFacts:
-    """Return the facts that the rows name. Raise StudyError with the problems of all rows."""
+def _add_trials(rows: Rows, draft: StudyDraft) -> TrialFacts:
+    """Add the trials that ended, and the dimensions. Pending ones were never answered."""
     facts = TrialFacts()
-    problems: list[str] = []
-    for where, row in rows:
+    dimensions: set[str] = set()
+    for row in draft.follow(rows):
+        status, error = row["status"], row.get("error", "")
         if not row["image_id"] or not row["dimension"]:
-            problems.append(f"{where}: image_id and dimension must not be empty")
-        if row["status"] not in ("done", "failed", "pending", "running"):
-            problems.append(f"{where}: status is {row['status']!r}, not done, failed, pending or running")
-        rating = _read(_read_integer, row["rating"], f"{where}: rating", problems) if row["rating"] else None
+            draft.refuse("image_id and dimension must not be empty")
+        if status not in ("done", "failed", "pending", "running"):
+            draft.refuse(f"status is {status!r}, not done, failed, pending or running")
+        rating = _read(_read_integer, row, "rating", draft)
         if rating is not None and not LOW <= rating <= HIGH:
-            problems.append(f"{where}: rating {rating} is not on the scale from {LOW} to {HIGH}")
-        for name in ("sample_idx", "attempts", "latency_ms", "input_tokens", "output_tokens"):
-            if row.get(name) or name == "sample_idx":
-                number = _read(_read_integer, row.get(name, ""), f"{where}: {name}", problems)
-                if number is not None and number < 0:
-                    problems.append(f"{where}: {name} is below zero")
-        if row.get("cost_usd"):
-            _read(Decimal, row["cost_usd"], f"{where}: cost_usd", problems)
-        for name in ("claimed_at", "completed_at"):
-            if row.get(name):
-                _read(read_time, row[name], f"{where}: {name}", problems)
-        if len(problems) > 10 * MAX_PROBLEMS:
-            break
+            draft.refuse(f"rating {rating} is not on the scale from {LOW} to {HIGH}")
+        if not row["sample_idx"]:
+            draft.refuse("sample_idx cannot be read: ''")
+        numbers = {name: _read(_read_integer, row, name, draft) for name in NUMBERS}
+        for name, number in numbers.items():
+            if number is not None and number < 0:
+                draft.refuse(f"{name} is below zero")
+        cost_usd = _read(Decimal, row, "cost_usd", draft)
+        times = {name: _read(read_time, row, name, draft) for name in ("claimed_at", "completed_at")}
         facts.models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
         facts.images.setdefault(row["image_id"])
-        facts.dimensions.add(row["dimension"])
-        facts.unanswered += row["status"] in ("pending", "running")
-    if problems:
-        raise StudyError(problems)
+        dimensions.add(row["dimension"])
+        draft.count("unanswered", status in ("pending", "running"))
+        if status not in ("done", "failed") or draft.has_problems:
+            continue
+        is_refusal = status == "failed" and any(sign.lower() in error.lower() for sign in REFUSALS)
+        draft.add_trial(
+            row["run_id"],
+            row["image_id"],
+            dimension=row["dimension"],
+            is_done=status == "done",
+            answer=row.get("raw_response", ""),
+            reasoning=row.get("reasoning", ""),
+            rating=rating,
+            **read_finish(row.get("finish_reason")),
+            **{**numbers, "attempts": numbers["attempts"] or 1},
+            cost_usd=cost_usd,
+            response_id=row.get("response_id", ""),
+            error_class="content_refused" if is_refusal else "",
+            error=error,
+            **times,
+        )
+    draft.dimensions = [StudyDimension(name, LOW, HIGH) for name in sorted(dimensions)]
     return facts
 
 
-def _find_items(folder: Path, images: Iterable[str]) -> tuple[list[StudyItem], list[str]]:
-    """Return the items of the images, with norms and categories from CSV files of the folder, and notes."""
-    problems: list[str] = []
+def _add_items(folder: Path, images: Iterable[str], draft: StudyDraft) -> None:
+    """Add the images as items, with norms and categories from CSV files of the folder."""
     norms: dict[str, StudyItem] = {}
     for file in find_files(folder, ".csv"):
-        for item in _read_items_with_norms(file, problems):
+        for item in _read_items_with_norms(file, draft):
             if len(item.norms) >= len(norms.get(item.key, item).norms):
                 norms[item.key] = item
-    if problems:
-        raise StudyError(problems)
     items_by_stripped_key = {key.strip(): item for key, item in norms.items()}  # Two published names end in a blank.
-    items_by_image = {key: norms.get(key) or items_by_stripped_key.get(key.strip()) for key in images}
-    without = sum(item is None for item in items_by_image.values())
-    items = [
-        replace(item, key=key, input=key) if item else StudyItem(key, input=key) for key, item in items_by_image.items()
-    ]
-    return items, [f"{without} images have no human means."] if without else []
+    for key in images:
+        item = norms.get(key) or items_by_stripped_key.get(key.strip())
+        draft.count("without norms", item is None)
+        draft.add_item(replace(item, key=key, input=key) if item else StudyItem(key, input=key))
 
 
 def _read_columns(file: Path) -> set[str]:
@@ -193,7 +184,7 @@ def _read_rows(file: Path) -> Rows:
         raise StudyError([f"{file.name}, after row {number}: {error}"]) from error
 
 
-def _read_items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyItem]:
+def _read_items_with_norms(file: Path, draft: StudyDraft) -> Iterator[StudyItem]:
     """Yield the items of an image set (image_id, human_<dimension>_mean) or of the norms (Theme, <Dimension>_mean)."""
     columns = _read_columns(file)
     key = next((name for name in ("image_id", "Theme") if name in columns), "")
@@ -203,72 +194,27 @@ def _read_items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyIte
         for prefix in (name.capitalize(), f"human_{name}")
         if f"{prefix}_mean" in columns
     }
-    if not key or not prefixes:
-        return
-    for where, row in _read_rows(file):
-        norms = [norm for name, prefix in prefixes.items() for norm in _read_norms(where, row, name, prefix, problems)]
-        category = row.get("Category", "").strip()
-        yield StudyItem(row[key], input=row[key], category=category, norms=tuple(norms))
+    for row in draft.follow(_read_rows(file)) if key and prefixes else ():
+        norms = []
+        for name, prefix in prefixes.items():
+            mean, sd = (_read(float, row, f"{prefix}_{column}", draft) for column in ("mean", "SD"))
+            n = _read(int, row, f"{prefix}_N", draft)
+            norms += [] if mean is None else [HumanNorm(name, mean, sd, n)]
+        yield StudyItem(row[key], input=row[key], category=row.get("Category", "").strip(), norms=tuple(norms))
 
 
-def _read_norms(where: str, row: Row, dimension: str, prefix: str, problems: list[str]) -> Iterator[HumanNorm]:
-    """Yield the norm of a row. sd and n are unknown if there is no such column, or nothing in it."""
-
-    def read(column: str, kind: Callable[[str], T]) -> T | None:
-        text = row.get(f"{prefix}_{column}", "")
-        return _read(kind, text, f"{where}: {prefix}_{column}", problems) if text else None
-
-    mean, sd, n = read("mean", float), read("SD", float), read("N", int)
-    if mean is not None:
-        yield HumanNorm(dimension, mean, sd, n)
-
-
-def _read(kind: Callable[[str], T], text: str, place: str, problems: list[str]) -> T | None:
+def _read(kind: Callable[[str], T], row: Row, column: str, draft: StudyDraft) -> T | None:
+    """Return the value of a column. None: there is no such column, nothing in it, or no such value."""
     try:
-        return kind(text)
+        return kind(row[column]) if row.get(column) else None
     except (ValueError, InvalidOperation):
-        problems.append(f"{place} cannot be read: {text!r}")
+        draft.refuse(f"{column} cannot be read: {row[column]!r}")
         return None
 
 
 def _read_integer(text: str) -> int:
     """Return a whole number. pandas writes 6 as 6.0 in a column with empty cells."""
     return int(text.removesuffix(".0"))
-
-
-def _read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
-    """Yield the trials that ended. Pending ones were never answered."""
-    for where, row in rows():
-        if row["status"] not in ("done", "failed"):
-            continue
-        is_done, error, text = row["status"] == "done", row.get("error", ""), row.get("raw_response", "")
-        is_refusal = not is_done and any(sign.lower() in error.lower() for sign in REFUSALS)
-        rating, attempts, input_tokens, output_tokens, latency_ms = (
-            _read_integer(row[name]) if row.get(name) else None
-            for name in ("rating", "attempts", "input_tokens", "output_tokens", "latency_ms")
-        )
-        yield StudyTrial(
-            where=where,
-            condition=row["run_id"],
-            item=row["image_id"],
-            dimension=row["dimension"],
-            sample_idx=_read_integer(row["sample_idx"]),
-            is_done=is_done,
-            answer=text,
-            reasoning=row.get("reasoning", ""),
-            rating=rating,
-            **read_finish(row.get("finish_reason")),
-            attempts=attempts or 1,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cost_usd=Decimal(row["cost_usd"]) if row.get("cost_usd") else None,
-            latency_ms=latency_ms,
-            response_id=row.get("response_id", ""),
-            error_class="content_refused" if is_refusal else "",
-            error=error,
-            claimed_at=read_time(row.get("claimed_at")),
-            completed_at=read_time(row.get("completed_at")),
-        )
 
 
 # --- the database -----------------------------------------------------------------------------------------------------
@@ -283,57 +229,37 @@ class ImageSet:
     recipe: dict[str, Any] = field(default_factory=dict)
 
 
-def read_oasis_duckdb(path: Path) -> Study:
-    """Return the study of all runs in a database. Raise StudyError if duckdb is missing or a row cannot be read."""
-    file = _find_database(path)
-    if file is None:
-        raise StudyError([f"{path.name}: no DuckDB file"])
+def read_oasis_duckdb(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the trials of all runs in a database, with its image sets. Raise StudyError if duckdb is missing."""
     if find_spec("duckdb") is None:
-        raise StudyError([f"{file.name} {MISSING}"])
-    tables = read_database(file, TABLES)
+        raise StudyError([f"{files[0].name} {MISSING}"])
+    tables = read_database(files[0], TABLES)
     if not tables.has("trials"):
-        raise StudyError([f"{file.name}: no table trials, as OASIS-LLM has it"])
-    rows = partial(_read_trial_rows, tables)
-    facts = _check_rows(rows())
-    configs = _read_configs(tables)
-    sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()})
-    runs = [run for run in configs if run in facts.models] + [run for run in facts.models if run not in configs]
-    conditions, separation_notes = separate_equal([_build_condition(run, facts, configs.get(run, {})) for run in runs])
-    folder = path if path.is_dir() else path.parent
-    items, norm_notes = _find_items(
-        folder, dict.fromkeys([*facts.images, *(key for image_set in sets.values() for key in image_set.images)])
-    )
-    notes = ["Of the prompts the database has only an override of the system turn: conditions hold a placeholder."]
-    empty_runs = [run for run in configs if run not in facts.models]
-    notes += [f"{len(empty_runs)} runs without trials are left out."] if empty_runs else []
-    states = Counter(str(config["run_status"]) for run, config in configs.items() if config["run_status"] != "done")
-    notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
-    late_exclusions = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
-    notes += (
-        [f"{late_exclusions} images were excluded after they were asked: their answers are taken."]
-        if late_exclusions
-        else []
-    )
+        raise StudyError([f"{files[0].name}: no table trials, as OASIS-LLM has it"])
+    facts = _add_trials(_read_trial_rows(tables), draft)
+    configs = _read_configs(tables, draft)
+    sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()}, draft)
+    # The runs in the order of their creation, with those that have no configuration at the end.
+    for run in dict.fromkeys([*(run for run in configs if run in facts.models), *facts.models]):
+        draft.add_condition(_build_condition(run, facts, configs.get(run, {})))
+    folder = draft.path if draft.path.is_dir() else draft.path.parent
+    _add_items(folder, dict.fromkeys([*facts.images, *(key for one in sets.values() for key in one.images)]), draft)
+    draft.items = {key: _mark_excluded(item, facts, sets) for key, item in draft.items.items()}
+    draft.recipe = next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))}
+    draft.notes += NOTES
+    draft.count("empty runs", len(configs.keys() - facts.models.keys()))
+    draft.count("late", sum(key in facts.images for image_set in sets.values() for key in image_set.excluded))
+    states = Counter(str(config["run_status"]) for config in configs.values() if config["run_status"] != "done")
+    draft.notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
     counts = {table: tables.count(table) for table in NOT_TAKEN}
-    notes += [f"{n} {table} are not taken: they hold no answers." for table, n in counts.items() if n]
-    return Study(
-        name=path.stem if path.is_file() else path.name,
-        tool=TOOL,
-        items=[_mark_excluded(item, facts, sets) for item in items],
-        conditions=conditions,
-        trials=partial(_read_trials, rows),
-        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
-        notes=[*NOTES, *norm_notes, *facts.notes, *separation_notes, *notes],
-        recipe=next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))},
-        scratch=(tables.scratch,),
-    )
+    draft.notes += [f"{n} {table} are not taken: they hold no answers." for table, n in counts.items() if n]
 
 
-def _find_database(path: Path) -> Path | None:
+def _find_databases(path: Path) -> list[Path]:
     """Return the database at the path, or the only one in the folder."""
     files = sorted(path.rglob("*.duckdb")) if path.is_dir() else [path]
     databases = [file for file in files if file.is_file() and is_duckdb(file)]
-    return databases[0] if len(databases) == 1 else None
+    return databases if len(databases) == 1 else []
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -348,18 +274,15 @@ def _read_trial_rows(tables: StoredTables) -> Rows:
         yield where, {name: "" if value is None else str(value) for name, value in row.items()}
 
 
-def _read_configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
+def _read_configs(tables: StoredTables, draft: StudyDraft) -> dict[str, dict[str, Any]]:
     """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
     runs: list[tuple[str, str, dict[str, Any]]] = []
-    for where, row in tables.rows("runs"):
-        with refuse_unreadable(where):
-            content = row.get("config_json")
-            config = json.loads(content) if isinstance(content, str) and content else content or {}
-            if not isinstance(config, dict):
-                raise StudyError([f"{where}: config_json is no object"])
-            runs.append(
-                (str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")})
-            )
+    for row in draft.follow(tables.rows("runs")):
+        content = row.get("config_json")
+        config = json.loads(content) if isinstance(content, str) and content else content or {}
+        if not isinstance(config, dict):
+            raise StudyError([f"{draft.where}: config_json is no object"])
+        runs.append((str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")}))
     return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
 
 
@@ -383,25 +306,21 @@ def _build_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> 
 # --- image sets -------------------------------------------------------------------------------------------------------
 
 
-def _read_image_sets(tables: StoredTables, names: set[str]) -> dict[str, ImageSet]:
+def _read_image_sets(tables: StoredTables, names: set[str], draft: StudyDraft) -> dict[str, ImageSet]:
     """Return the image sets that runs name, as far as the database has them."""
     sets = {}
-    for where, row in tables.rows("datasets"):
-        with refuse_unreadable(where):
-            if row["dataset_id"] in names:
-                params = row.get("generation_params")
-                params = json.loads(params) if isinstance(params, str) and params else params or {}
-                numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
-                strategy = {"strategy": params["strategy"]} if params.get("strategy") in STRATEGIES else {}
-                sets[str(row["dataset_id"])] = ImageSet(
-                    recipe={"image_set": str(row["dataset_id"])} | strategy | numbers
-                )
-    for where, row in tables.rows("dataset_images"):
-        with refuse_unreadable(where):
-            if (image_set := sets.get(str(row["dataset_id"]))) is not None:
-                image_set.images[str(row["image_id"])] = None
-                if row.get("excluded"):
-                    image_set.excluded[str(row["image_id"])] = str(row.get("note") or "")
+    for row in draft.follow(tables.rows("datasets")):
+        if row["dataset_id"] in names:
+            params = row.get("generation_params")
+            params = json.loads(params) if isinstance(params, str) and params else params or {}
+            numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
+            strategy = {"strategy": params["strategy"]} if params.get("strategy") in STRATEGIES else {}
+            sets[str(row["dataset_id"])] = ImageSet(recipe={"image_set": str(row["dataset_id"])} | strategy | numbers)
+    for row in draft.follow(tables.rows("dataset_images")):
+        if (image_set := sets.get(str(row["dataset_id"]))) is not None:
+            image_set.images[str(row["image_id"])] = None
+            if row.get("excluded"):
+                image_set.excluded[str(row["image_id"])] = str(row.get("note") or "")
     return sets
 
 
@@ -416,20 +335,32 @@ def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageS
     return replace(item, metadata=metadata, excluded=is_excluded, note=note)
 
 
+COUNT_NOTES = {
+    "without norms": "{} images have no human means.",
+    "unanswered": "{} trials without an outcome (pending or running) are left out.",
+    "empty runs": "{} runs without trials are left out.",
+    "late": "{} images were excluded after they were asked: their answers are taken.",
+}
 OASIS_LLM = StudyFormat(
     name=TOOL,
     label="OASIS-LLM",
-    recognises=lambda path: any(_read_columns(file) >= RECOGNISED_BY for file in find_files(path, ".csv")),
-    read=read_oasis_llm,
     content="a CSV file of trials, or a folder with it, the image set and prompt_template.md",
     suffixes=(".csv",),
+    find=_find_trial_files,
+    missing=f"no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}",
+    read=read_oasis_llm,
     find_design=find_design,
+    count_notes=COUNT_NOTES,
 )
 OASIS_DUCKDB = StudyFormat(
     name="oasis-llm-duckdb",
+    tool=TOOL,
     label="OASIS-LLM (DuckDB)",
-    recognises=lambda path: _find_database(path) is not None,
-    read=read_oasis_duckdb,
     content="the database file, or a folder with it and a CSV file of human means",
     suffixes=(".duckdb",),
+    find=_find_databases,
+    missing="no DuckDB file",
+    read=read_oasis_duckdb,
+    notes=("Of the prompts the database has only an override of the system turn: conditions hold a placeholder.",),
+    count_notes=COUNT_NOTES,
 )

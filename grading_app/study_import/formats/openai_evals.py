@@ -7,10 +7,7 @@ one is the judge's verdict.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +16,16 @@ from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     INPUT_TURN,
     DesignNames,
-    Study,
     StudyCall,
     StudyCondition,
     StudyDesign,
-    StudyDraft,
     StudyError,
-    StudyFormat,
     StudyItem,
     StudyJudge,
+    StudyScore,
     StudyTrial,
+    dig,
+    dig_fields,
     make_metric_score,
     read_time,
     refuse_unreadable,
@@ -36,6 +33,7 @@ from grading_app.study_import.study import (
     split_model,
     sum_calls,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
     find_files,
     read_first_object,
@@ -45,30 +43,17 @@ from grading_app.study_import.text_files import (
     read_yaml_files,
 )
 
-TOOL = "openai-evals"
 SCORES = ("match", "metrics")
 JUDGE = "model-graded"
 # Eval classes with a rule that a scorer of this site has.
 SCORERS = {"Match": "exact_match"}
+TOKENS = {
+    "input_tokens": "data.usage.prompt_tokens",
+    "output_tokens": "data.usage.completion_tokens",
+    "reasoning_tokens": "data.usage.completion_tokens_details.reasoning_tokens",
+    "cache_read_tokens": "data.usage.prompt_tokens_details.cached_tokens",
+}
 Row = Mapping[str, Any]
-
-
-@dataclass
-class RunLog:
-    """A log with the offsets of the events of each sample."""
-
-    file: Path
-    spec: Row
-    condition: str
-    samples: dict[str, None] = field(default_factory=dict)
-    offsets: KeyIndex = field(default_factory=KeyIndex)
-
-    @property
-    def is_graded(self) -> bool:
-        return "modelgraded" in str(((self.spec.get("run_config") or {}).get("eval_spec") or {}).get("cls"))
-
-    def read_events(self, sample: str) -> list[dict[str, Any]]:
-        return read_objects_at(self.file, self.offsets.list_numbers((sample,)))
 
 
 def _find_logs(path: Path) -> list[Path]:
@@ -78,76 +63,41 @@ def _find_logs(path: Path) -> list[Path]:
     ]  # fmt: skip
 
 
-def read_openai_evals(path: Path) -> Study:
-    """Return the study of one log, or of all in a folder. Raise StudyError, which names file and line."""
-    files = _find_logs(path)
-    if not files:
-        raise StudyError([f"{path.name}: no log of a run (JSON lines whose first line has the spec)"])
-    draft = StudyDraft(TOOL)
-    counts, logs = draft.counts, []
-    judges: dict[str, StudyJudge] = {}
+def read_openai_evals(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the samples of all logs."""
+    evals: set[str] = set()
     for file in files:
-        log = _index_log(file, counts)
-        with refuse_unreadable(file.name):
-            draft.conditions.setdefault(log.condition, _build_condition(log))
-        logs.append(log)
-        for sample in log.samples:
-            events = log.read_events(sample)
-            with refuse_unreadable(f"{file.name}, sample {sample}"):
-                item = _build_item(log, sample, events)
-                if draft.items.setdefault(item.key, item).input != item.input:
-                    counts["other prompt"] += 1
-                calls = [event for event in events if event["type"] == "sampling"]
-                counts["no prompt"] += not calls
-                counts["several calls"] += len(calls) > 1 + log.is_graded
-                if log.is_graded and len(calls) > 1:
-                    model = str(calls[-1]["data"].get("model") or "unknown")
-                    judges.setdefault(JUDGE, StudyJudge(
-                        model, StudyCondition(
-                            key=JUDGE, **split_model(model), prompt="openai-evals-judge", sampler="openai-evals-judge"
-                        ),
-                    ))  # fmt: skip
-    return draft.build(
-        ", ".join(sorted({str(log.spec.get("base_eval") or path.stem) for log in logs}))[:200],
-        partial(_read_trials, logs),
-        ["Costs, times of answers and settings of the models are not in the logs: they stay unknown."],
-        {
-            "reports": "{} final reports have means of the scores, which are computed here again.",
-            "no prompt": "{} samples have no recorded prompt: items have no text, and answers no usage.",
-            "several calls": "{} samples have several replies: the last one of the model is the answer.",
-            "other prompt": "{} samples were asked with another text in another run: the item has the first one.",
-            "errors": "{} recorded errors have no answer: failed trials.",
-            "others": "{} other events are not taken.",
-        },
-        judges=judges,
-    )
-
-
-def _index_log(file: Path, counts: Counter[str]) -> RunLog:
-    """Return the log with the places of its events. Raise StudyError for a line that is no object."""
-    log = RunLog(file, read_first_object(file)["spec"], "")
-    log.condition = str(log.spec.get("run_id") or file.name)
-    for where, offset, row in read_placed_objects(file):
-        if "final_report" in row:
-            counts["reports"] += 1
-        elif "type" in row:
+        spec = read_first_object(file)["spec"]
+        draft.where = file.name
+        offsets = KeyIndex()  # Of the events of each sample.
+        samples: dict[str, None] = {}
+        for offset, row in draft.follow(read_placed_objects(file)):
+            draft.count("reports", "final_report" in row)
+            if "final_report" in row or "type" not in row:
+                continue
             if not isinstance(row.get("data"), dict) or "sample_id" not in row:
-                raise StudyError([f"{where}: an event needs sample_id and data"])
-            if row["type"] in ("sampling", "error", *SCORES):
-                log.samples.setdefault(str(row["sample_id"]))
-                log.offsets.append_number((str(row["sample_id"]),), offset)
-                counts["errors"] += row["type"] == "error"
-            else:
-                counts["others"] += 1
-    return log
+                raise StudyError([f"{draft.where}: an event needs sample_id and data"])
+            is_taken = row["type"] in ("sampling", "error", *SCORES)
+            draft.count("errors", row["type"] == "error")
+            draft.count("others", not is_taken)
+            if is_taken:
+                samples.setdefault(str(row["sample_id"]))
+                offsets.append_number((str(row["sample_id"]),), offset)
+        draft.where = file.name
+        condition = draft.add_condition(_build_condition(file, spec))
+        evals.add(str(spec.get("base_eval") or draft.path.stem))
+        for sample in samples:
+            draft.where = f"{file.name}, sample {sample}"
+            _add_sample(draft, spec, condition, sample, read_objects_at(file, offsets.list_numbers((sample,))))
+    draft.name = ", ".join(sorted(evals))[:200]
 
 
-def _build_condition(log: RunLog) -> StudyCondition:
-    model = "+".join(map(str, log.spec.get("completion_fns") or ["unknown"]))
+def _build_condition(file: Path, spec: Row) -> StudyCondition:
+    model = "+".join(map(str, spec.get("completion_fns") or ["unknown"]))
     return StudyCondition(
-        key=log.condition,
+        key=str(spec.get("run_id") or file.name),
         **split_model(model),
-        prompt=f"openai-evals-{slugify_name(str(log.spec.get('base_eval') or 'eval'))}"[:70],
+        prompt=f"openai-evals-{slugify_name(str(spec.get('base_eval') or 'eval'))}"[:70],
         messages=INPUT_TURN,
         sampler="openai-evals-default",
     )
@@ -168,77 +118,78 @@ def _describe_ideal(ideal: Any) -> str:
     return "\n".join(map(_to_text, ideal)) if isinstance(ideal, list) else _to_text(ideal)
 
 
-def _build_item(log: RunLog, sample: str, events: Sequence[Row]) -> StudyItem:
-    calls = [event["data"] for event in events if event["type"] == "sampling"]
-    expected = next((event["data"]["expected"] for event in events if "expected" in event["data"]), None)
-    return StudyItem(
-        key=sample[:200],
-        input="\n\n".join(turn["content"] for turn in _list_turns(calls[0].get("prompt"))) if calls else "",
-        target=_describe_ideal(expected),
-        category=str(log.spec.get("base_eval") or "")[:200],
-        metadata={"eval": str(log.spec.get("eval_name") or "")},
-    )
-
-
-def _read_trials(logs: Sequence[RunLog]) -> Iterator[StudyTrial]:
-    for log in logs:
-        for sample in log.samples:
-            where = f"{log.file.name}, sample {sample}"
-            with refuse_unreadable(where):
-                trial = _build_trial(where, log, sample, log.read_events(sample))
-            yield trial
-
-
-def _build_trial(where: str, log: RunLog, sample: str, events: Sequence[Row]) -> StudyTrial:
+def _add_sample(draft: StudyDraft, spec: Row, condition: str, sample: str, events: Sequence[Row]) -> None:
+    """Add a sample as an item, with the last reply of the model as its answer."""
     calls = [event for event in events if event["type"] == "sampling"]
-    verdict_call = calls.pop() if log.is_graded and len(calls) > 1 else None
     errors = [event for event in events if event["type"] == "error"]
-    sampled = next(
-        (
-            _to_text(event["data"]["sampled"])
-            for event in events
-            if event["type"] == "match" and "sampled" in event["data"]
+    is_graded = "modelgraded" in str(dig(spec, "run_config.eval_spec.cls"))
+    item = StudyItem(
+        key=sample[:200],
+        input="\n\n".join(turn["content"] for turn in _list_turns(calls[0]["data"].get("prompt"))) if calls else "",
+        target=_describe_ideal(
+            next((event["data"]["expected"] for event in events if "expected" in event["data"]), None)
         ),
-        "",
+        category=str(spec.get("base_eval") or "")[:200],
+        metadata={"eval": str(spec.get("eval_name") or "")},
     )
-    text = _read_reply(calls[-1]["data"]) if calls else sampled
-    is_done = bool(calls or events[0]["type"] in SCORES) and not errors
+    draft.count("other prompt", draft.add_item(item).input != item.input)
+    draft.count("no prompt", not calls)
+    draft.count("several calls", len(calls) > 1 + is_graded)
     verdict = None
-    if verdict_call is not None:
-        reply, call = _read_reply(verdict_call["data"]), _build_call(verdict_call)
-        verdict = StudyTrial(
-            where=where, condition=JUDGE, item=sample[:200], sample_idx=0, is_done=True, answer=reply,
-            messages=_build_messages(verdict_call["data"]), served_model=call.served_model,
-            completed_at=call.completed_at, calls=(call,), **sum_calls([call]),
-        )  # fmt: skip
-    scores = []
-    for event in (event for event in events if event["type"] in SCORES):
-        for name, value in (
-            {"match": event["data"].get("correct")} if event["type"] == "match" else event["data"]
-        ).items():
-            if event["type"] == "metrics" and not (isinstance(value, bool | int | float) or name == "choice"):
-                continue
-            raw = _to_text(event["data"].get("picked") if event["type"] == "match" else value)
-            is_verdict = name == "choice"
-            scores.append(
-                make_metric_score(JUDGE if is_verdict else name, value, raw, verdict=verdict if is_verdict else None)
-            )
+    if is_graded and len(calls) > 1:
+        verdict = _build_verdict(draft, item.key, calls.pop())
+    matches = (event["data"] for event in events if event["type"] == "match")
+    sampled = next((_to_text(match["sampled"]) for match in matches if "sampled" in match), "")
+    is_done = bool(calls or events[0]["type"] in SCORES) and not errors
+    answer = _read_reply(calls[-1]["data"]) if calls else sampled
     built_calls = tuple(map(_build_call, calls))
-    return StudyTrial(
-        where=where,
-        condition=log.condition,
-        item=sample[:200],
+    draft.add_trial(
+        condition,
+        item.key,
         sample_idx=0,
         is_done=is_done,
-        answer=text if is_done else "",
+        answer=answer if is_done else "",
         messages=_build_messages(calls[-1]["data"]) if calls else None,
         served_model=built_calls[-1].served_model if built_calls else "",
         error="" if is_done else _to_text(errors[0]["data"])[:2000] if errors else "no reply",
         completed_at=read_time(events[-1].get("created_at")),
         calls=built_calls,
-        scores=tuple(scores) if is_done else (),
+        scores=tuple(_list_scores(events, verdict)) if is_done else (),
         **sum_calls(built_calls),
     )
+
+
+def _build_verdict(draft: StudyDraft, item: str, event: Row) -> StudyTrial:
+    """Return the call of the judge as a trial, and add the judge."""
+    call = _build_call(event)
+    model = str(event["data"].get("model") or "unknown")
+    part = StudyCondition(JUDGE, **split_model(model), prompt="openai-evals-judge", sampler="openai-evals-judge")
+    draft.judges.setdefault(JUDGE, StudyJudge(model, part))
+    return StudyTrial(
+        where=draft.where,
+        condition=JUDGE,
+        item=item,
+        sample_idx=0,
+        is_done=True,
+        answer=_read_reply(event["data"]),
+        messages=_build_messages(event["data"]),
+        served_model=call.served_model,
+        completed_at=call.completed_at,
+        calls=(call,),
+        **sum_calls([call]),
+    )
+
+
+def _list_scores(events: Sequence[Row], verdict: StudyTrial | None) -> Iterator[StudyScore]:
+    """Yield a score for each match, and for each metric that is a number or the choice of the judge."""
+    for event in events:
+        if event["type"] == "match":
+            yield make_metric_score("match", event["data"].get("correct"), _to_text(event["data"].get("picked")))
+        for name, value in event["data"].items() if event["type"] == "metrics" else ():
+            if name == "choice":
+                yield make_metric_score(JUDGE, value, _to_text(value), verdict=verdict)
+            elif isinstance(value, bool | int | float):
+                yield make_metric_score(name, value, _to_text(value))
 
 
 def _read_reply(data: Row) -> str:
@@ -251,13 +202,8 @@ def _build_messages(data: Row) -> tuple[Mapping[str, str], ...]:
 
 
 def _build_call(event: Row) -> StudyCall:
-    usage = event["data"].get("usage") or {}
-    details, prompt_details = usage.get("completion_tokens_details") or {}, usage.get("prompt_tokens_details") or {}
     return StudyCall(
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        reasoning_tokens=details.get("reasoning_tokens"),
-        cache_read_tokens=prompt_details.get("cached_tokens"),
+        **dig_fields(event, TOKENS),
         served_model=str(event["data"].get("model") or "")[:200],
         completed_at=read_time(event.get("created_at")),
     )
@@ -322,11 +268,21 @@ def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: Desig
 
 
 OPENAI_EVALS = StudyFormat(
-    name=TOOL,
+    name="openai-evals",
     label="OpenAI Evals",
-    recognises=lambda path: bool(_find_logs(path)),
-    read=read_openai_evals,
     content="the log of a run (--record_path), or a folder of logs; for a design, a registry's YAML with its data",
     suffixes=(".jsonl",),
+    find=_find_logs,
+    missing="no log of a run (JSON lines whose first line has the spec)",
+    read=read_openai_evals,
     find_design=find_design,
+    notes=("Costs, times of answers and settings of the models are not in the logs: they stay unknown.",),
+    count_notes={
+        "reports": "{} final reports have means of the scores, which are computed here again.",
+        "no prompt": "{} samples have no recorded prompt: items have no text, and answers no usage.",
+        "several calls": "{} samples have several replies: the last one of the model is the answer.",
+        "other prompt": "{} samples were asked with another text in another run: the item has the first one.",
+        "errors": "{} recorded errors have no answer: failed trials.",
+        "others": "{} other events are not taken.",
+    },
 )

@@ -10,30 +10,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
-from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     DesignNames,
-    Study,
     StudyCondition,
     StudyDesign,
-    StudyDraft,
     StudyError,
-    StudyFormat,
     StudyItem,
     StudyScore,
-    StudyTrial,
     describe_kinds,
+    dig,
+    dig_fields,
     read_finish,
     read_settings,
     read_time,
     refuse_unreadable,
     replace_non_finite,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, number_objects, read_json, read_text, read_yaml_files
 
 TOOL = "promptfoo"
@@ -41,18 +38,15 @@ VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 ERROR = 2  # failureReason of a result without an answer. 1 is a failed assertion.
 # Assertions that compare the answer with a text of the test, so that this is the right answer.
 EQUAL = (
-    "equals",
-    "contains",
-    "icontains",
-    "starts-with",
-    "is-exact",
-    "similar",
-    "factuality",
-    "levenshtein",
-    "rouge-n",
-)
+    "equals", "contains", "icontains", "starts-with", "is-exact", "similar", "factuality", "levenshtein", "rouge-n",
+)  # fmt: skip
 JUDGES = ("llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "answer-relevance")
 CONFIG_KEYS = {"description", "prompts", "providers", "targets", "tests", "defaultTest", "env", "outputPath", "tags"}
+TOKENS = {
+    "input_tokens": "tokenUsage.prompt",
+    "output_tokens": "tokenUsage.completion",
+    "reasoning_tokens": "tokenUsage.completionDetails.reasoning",
+}
 Row = Mapping[str, Any]
 
 
@@ -70,56 +64,63 @@ def _find_results(path: Path) -> list[tuple[str, Row]]:
     return found
 
 
-def read_promptfoo(path: Path) -> Study:
-    """Return the study of one evaluation, or of all in a folder. Raise StudyError, which names file and result."""
-    evaluations = _find_results(path)
-    if not evaluations:
-        raise StudyError([f"{path.name}: no results of promptfoo; write them with `promptfoo eval -o results.json`"])
-    draft = StudyDraft(TOOL)
-    counts = draft.counts
+def read_promptfoo(evaluations: Sequence[tuple[str, Row]], draft: StudyDraft) -> None:
+    """Add the results of all evaluations. A repeated test of a condition is its next repetition."""
+    draft.name = str(dig(evaluations[0][1], "config.description") or "") or draft.path.stem
     for name, content in evaluations:
-        providers = [one for one in _list((content.get("config") or {}).get("providers")) if isinstance(one, dict)]
-        for where, row in _list_rows(name, content):
-            with refuse_unreadable(where):
-                item = _build_item(row)
-                draft.items.setdefault(item.key, item)
-                condition = _build_condition(content, row, providers)
-                draft.conditions.setdefault(condition.key, condition)
-                parts = _list_assertions(row)
-                counts["not asked"] += (
-                    not (row.get("response") or {}).get("output") and row.get("failureReason") != ERROR
-                )
-                counts["cached"] += bool((row.get("response") or {}).get("cached"))
-                counts["free"] += not row.get("cost")
-                counts["judges"] += sum(part["type"] in JUDGES for part, _ in parts)
-                counts["files"] += any(str(value).startswith("file://") for value in (row.get("vars") or {}).values())
-    first = evaluations[0][1].get("config") or {}
-    return draft.build(
-        str(first.get("description") or "") or path.stem,
-        partial(_read_trials, evaluations),
-        ["Keys, headers and addresses of providers are not taken."],
-        {
-            "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",
-            "cached": "{} results came from the tool's own cache: nothing was paid.",
-            "judges": "{} scores are of judges, whose messages and costs are not in the file.",
-            "files": "{} results name a file as variable, which is not read.",
-            "not asked": "{} results are empty answers.",
-        },
-    )
+        providers = [one for one in _list(dig(content, "config.providers")) if isinstance(one, dict)]
+        time = dig(content, "results.timestamp")
+        for row in draft.follow(number_objects(content["results"]["results"], f"{name}, result")):
+            output = dig(row, "response.output")
+            is_error = row.get("failureReason") == ERROR or (output is None and bool(row.get("error")))
+            is_cached = bool(dig(row, "response.cached"))
+            draft.count("not asked", not output and row.get("failureReason") != ERROR)
+            draft.count("cached", is_cached)
+            draft.count("free", not row.get("cost"))
+            draft.count("files", any(str(value).startswith("file://") for value in (row.get("vars") or {}).values()))
+            draft.add_trial(
+                draft.add_condition(_build_condition(content, row, providers)),
+                draft.add_item(_build_item(row)).key,
+                is_done=not is_error,
+                answer=output if isinstance(output, str) else "" if output is None else json.dumps(output),
+                **read_finish(dig(row, "response.finishReason")),
+                **({} if is_error or is_cached else dig_fields(row, TOKENS)),
+                cost_usd=Decimal(0) if is_cached else Decimal(str(row["cost"])) if row.get("cost") else None,
+                latency_ms=None if row.get("latencyMs") is None else round(row["latencyMs"]),
+                is_cached=is_cached,
+                error=str(row.get("error") or "") if is_error else "",
+                completed_at=read_time(time),
+                scores=() if is_error else tuple(_list_scores(row, draft)),
+            )
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _list_rows(name: str, content: Row) -> Iterator[tuple[str, Row]]:
-    return number_objects(content["results"]["results"], f"{name}, result")
+def _list_scores(row: Row, draft: StudyDraft) -> Iterator[StudyScore]:
+    """Yield the score of each assertion by its metric or type, and the weighted score of the test as `score`."""
+    names: Counter[str] = Counter()
+    for verdict in dig(row, "gradingResult.componentResults") or []:
+        assertion = dig(verdict, "assertion")
+        if isinstance(assertion, dict):
+            draft.count("judges", assertion["type"] in JUDGES)
+            name = str(assertion.get("metric") or assertion.get("type") or "assertion")
+            names[name] += 1
+            scorer = name if names[name] == 1 else f"{name}-{names[name]}"
+            yield _build_score(scorer, verdict, raw=str(assertion.get("value") or "")[:2000])
+    if dig(row, "gradingResult.score") is not None:
+        yield _build_score("score", row["gradingResult"])
 
 
-def _list_assertions(row: Row) -> list[tuple[Row, Row]]:
-    """Return the assertions of a result, each with its verdict."""
-    components = (row.get("gradingResult") or {}).get("componentResults") or []
-    return [(part["assertion"], part) for part in components if isinstance((part or {}).get("assertion"), dict)]
+def _build_score(scorer: str, verdict: Row, raw: str = "") -> StudyScore:
+    return StudyScore(
+        scorer,
+        float(verdict["score"]),
+        raw,
+        reasoning=str(verdict.get("reason") or ""),
+        detail={"pass": bool(verdict.get("pass"))},
+    )
 
 
 def _build_item(row: Row) -> StudyItem:
@@ -192,63 +193,6 @@ def _build_turns(raw: str, prefix: str) -> tuple[Mapping[str, str], ...]:
         }
         for turn in messages
     )
-
-
-def _read_trials(evaluations: Sequence[tuple[str, Row]]) -> Iterator[StudyTrial]:
-    """Yield the results. A repeated test of a condition is its next repetition."""
-    identities = KeyIndex()
-    for name, content in evaluations:
-        providers = [one for one in _list((content.get("config") or {}).get("providers")) if isinstance(one, dict)]
-        time = read_time((content.get("results") or {}).get("timestamp"))
-        for where, row in _list_rows(name, content):
-            with refuse_unreadable(where):
-                item, condition = _build_item(row).key, _build_condition(content, row, providers).key
-                response, usage = row.get("response") or {}, row.get("tokenUsage") or {}
-                output = response.get("output")
-                is_error = row.get("failureReason") == ERROR or (output is None and bool(row.get("error")))
-                text = output if isinstance(output, str) else "" if output is None else json.dumps(output)
-                is_cached = bool(response.get("cached"))
-                details = usage.get("completionDetails") or {}
-                trial = StudyTrial(
-                    where=where,
-                    condition=condition,
-                    item=item,
-                    sample_idx=identities.count((item, condition)),
-                    is_done=not is_error,
-                    answer=text,
-                    **read_finish(response.get("finishReason")),
-                    input_tokens=None if is_error or is_cached else usage.get("prompt"),
-                    output_tokens=None if is_error or is_cached else usage.get("completion"),
-                    reasoning_tokens=None if is_error or is_cached else details.get("reasoning"),
-                    cost_usd=Decimal(0) if is_cached else Decimal(str(row["cost"])) if row.get("cost") else None,
-                    latency_ms=None if row.get("latencyMs") is None else round(row["latencyMs"]),
-                    is_cached=is_cached,
-                    error=str(row.get("error") or "") if is_error else "",
-                    completed_at=time,
-                    scores=() if is_error else tuple(_list_scores(row)),
-                )
-            yield trial
-
-
-def _list_scores(row: Row) -> Iterator[StudyScore]:
-    """Yield the score of each assertion by its metric or type, and the weighted score of the test as `score`."""
-    names: Counter[str] = Counter()
-    for assertion, verdict in _list_assertions(row):
-        name = str(assertion.get("metric") or assertion.get("type") or "assertion")
-        names[name] += 1
-        yield StudyScore(
-            scorer=name if names[name] == 1 else f"{name}-{names[name]}",
-            value=float(verdict["score"]),
-            raw=str(assertion.get("value") or "")[:2000],
-            reasoning=str(verdict.get("reason") or ""),
-            detail={"pass": bool(verdict.get("pass"))},
-        )
-    grading = row.get("gradingResult") or {}
-    if grading.get("score") is not None:
-        yield StudyScore(
-            "score", float(grading["score"]), reasoning=str(grading.get("reason") or ""),
-            detail={"pass": bool(grading.get("pass"))},
-        )  # fmt: skip
 
 
 # --- the design -------------------------------------------------------------------------------------------------------
@@ -346,9 +290,18 @@ def _read_prompt(file: Path, root: Path, name: str) -> str:
 PROMPTFOO = StudyFormat(
     name=TOOL,
     label="promptfoo",
-    recognises=lambda path: bool(_find_results(path)),
-    read=read_promptfoo,
     content="the JSON of results (-o results.json), or a folder of them; for a design, the YAML configuration",
     suffixes=(".json",),
+    find=_find_results,
+    missing="no results of promptfoo; write them with `promptfoo eval -o results.json`",
+    read=read_promptfoo,
     find_design=find_design,
+    notes=("Keys, headers and addresses of providers are not taken.",),
+    count_notes={
+        "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",
+        "cached": "{} results came from the tool's own cache: nothing was paid.",
+        "judges": "{} scores are of judges, whose messages and costs are not in the file.",
+        "files": "{} results name a file as variable, which is not read.",
+        "not asked": "{} results are empty answers.",
+    },
 )

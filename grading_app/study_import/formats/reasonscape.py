@@ -10,24 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
-    MAX_PROBLEMS,
     DesignNames,
-    Study,
     StudyCondition,
     StudyError,
-    StudyFormat,
     StudyItem,
     StudyScore,
-    StudyTrial,
+    dig,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, read_first_object, read_lines, read_yaml_files
 
 SCORER = "final_answer"
@@ -66,56 +62,34 @@ SPACE = (
 REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler", "is_truncated"})
 
 
-def read_reasonscape(path: Path) -> Study:
-    """Return the study of a file of records, or of all in a folder. Raise StudyError, which names file and line."""
-    files = find_files(path, *SUFFIXES)
-    if not files:
-        raise StudyError([f"{path.name}: no file of records (.ndjson or .jsonl)"])
-    problems: list[str] = []
-    items: dict[str, StudyItem] = {}
-    facts: dict[str, dict[str, Any]] = {}
-    conditions: dict[str, StudyCondition] = {}
-    for where, record in _read_records(files):
-        record_problems = list(_find_problems(record))
-        problems += [f"{where}: {problem}" for problem in record_problems]
-        if len(problems) > 10 * MAX_PROBLEMS:
-            break
-        if not record_problems:
-            _add_item(where, record, items, facts, problems)
-            stem, turns = re.sub(r"\W", "_", record["template"]), []
-            for place, turn in enumerate(record["messages"]):
-                around = f"{{{{meta.{stem}_{place}}}}}"
-                has_input = record["input"] in turn["content"]
-                content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if has_input else around
-                turns.append({"role": turn["role"], "content": content})
-            condition = StudyCondition(
-                key=_build_condition_key(record),
-                model=record["model"].rpartition("/")[2],
-                model_id=record["model"],
-                prompt=record["template"],
-                messages=tuple(turns),
-                sampler=record["sampler"],
-            )
-            conditions.setdefault(condition.key, condition)
-    if problems:
-        raise StudyError(problems)
-    if not items:
-        raise StudyError([f"{path.name}: no record"])
-    return Study(
-        name=path.stem if path.is_file() else path.name,
-        tool="reasonscape",
-        items=list(items.values()),
-        conditions=list(conditions.values()),
-        trials=partial(_read_trials, files),
-        notes=[
-            "Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown.",
-            *(
-                f"{name} is not taken: the records have their points. To generate its tasks here, use it for a dataset."
-                for name in find_space_files(path)
-            ),
-        ],
-        recipe={"parametric": True},
-    )
+def read_reasonscape(files: Sequence[Path], draft: StudyDraft) -> None:
+    """Add a trial for each record. A repeated case of a condition is its next repetition."""
+    facts: dict[str, dict[str, Any]] = {}  # The metadata of the items.
+    for record in draft.follow((where, record) for file in files for where, _, record in read_lines(file)):
+        if problems := list(_find_problems(record)):
+            draft.refuse(*problems)
+            continue
+        item = _add_item(record, draft, facts)
+        draft.add_trial(
+            draft.add_condition(_build_condition(record)),
+            item,
+            is_done=True,
+            answer=record["answer"],
+            finish_reason=str(dig(record, "timings.finish_reason") or ("length" if record["is_truncated"] else ""))[
+                :40
+            ],
+            is_truncated=record["is_truncated"],
+            input_tokens=_read_count(dig(record, "usage.prompt_tokens")),
+            output_tokens=_read_count(dig(record, "usage.completion_tokens")),
+            scores=(_build_score(record),),
+        )
+    if not draft.items and not draft.has_problems:
+        raise StudyError([f"{draft.path.name}: no record"])
+    draft.recipe = {"parametric": True}
+    draft.notes += [
+        f"{name} is not taken: the records have their points. To generate its tasks here, use it for a dataset."
+        for name in find_space_files(draft.path)
+    ]
 
 
 def find_space_files(path: Path) -> list[str]:
@@ -126,10 +100,6 @@ def find_space_files(path: Path) -> list[str]:
         if isinstance(tasks := content.get("tasks"), list)
         and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
     ]
-
-
-def _read_records(files: list[Path]) -> Iterator[tuple[str, Any]]:
-    yield from ((where, record) for file in files for where, _, record in read_lines(file))
 
 
 def _find_problems(record: Any) -> Iterator[str]:
@@ -164,84 +134,68 @@ def _describe_kinds(kinds: tuple[type, ...]) -> str:
 # --- items and conditions ---------------------------------------------------------------------------------------------
 
 
-def _read_params(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record["params"].items() if name != "count"}
+def _add_item(record: Record, draft: StudyDraft, facts: dict[str, dict[str, Any]]) -> str:
+    """Add the item of a record, and the texts of its messages around the input. Return its key.
 
-
-def _read_point(record: Record) -> str:
-    params = _read_params(record)
-    return "_".join([record["base_task"], *(f"{name}-{params[name]}" for name in sorted(params))])
-
-
-def _read_number(record: Record) -> int:
+    The key is that of generated datasets. A long one ends with its hash.
+    """
+    params = {name: value for name, value in record["params"].items() if name != "count"}
     match = NUMBER.search(record["key"])
-    return int(match[1]) if match else 0
-
-
-def _build_item_key(record: Record) -> str:
-    """Return the key of the item, as generated datasets have it. A long one ends with its hash."""
-    key = f"{_read_point(record)}-{_read_number(record)}"
-    if len(key) <= LONGEST_KEY:
-        return key
-    return f"{key[: LONGEST_KEY - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-
-
-def _add_item(
-    where: str, record: Record, items: dict[str, StudyItem], facts: dict[str, dict[str, Any]], problems: list[str]
-) -> None:
-    """Add the item of a record, or the texts of its messages if the item is known. `facts`: the items' metadata."""
-    key = _build_item_key(record)
-    item = items.get(key)
-    if item is None:
-        facts[key] = {
-            "task": record["base_task"],
-            "point": _read_point(record),
-            "params": _read_params(record),
-            "number": _read_number(record),
-            "guess_chance": float(record["guess_chance"]),
-            "genresult": record.get("genresult") or {},
-        }
-        items[key] = item = StudyItem(
+    number = int(match[1]) if match else 0
+    point = "_".join([record["base_task"], *(f"{name}-{params[name]}" for name in sorted(params))])
+    key = f"{point}-{number}"
+    if len(key) > LONGEST_KEY:
+        key = f"{key[: LONGEST_KEY - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    metadata = {
+        "task": record["base_task"],
+        "point": point,
+        "params": params,
+        "number": number,
+        "guess_chance": float(record["guess_chance"]),
+        "genresult": record.get("genresult") or {},
+    }
+    item = draft.add_item(
+        StudyItem(
             key=key,
             input=record["input"],
             target=record["target"],
             category=record["base_task"][:200],
             choices=tuple(map(str, record.get("response_enum") or ())),
-            metadata=facts[key],
+            metadata=facts.setdefault(key, metadata),
         )
-    elif (item.input, item.target) != (record["input"], record["target"]):
-        problems.append(f"{where}: {key} has another input or target than in an earlier record; another seed?")
-        return
+    )
+    if (item.input, item.target) != (record["input"], record["target"]):
+        draft.refuse(f"{key} has another input or target than in an earlier record; another seed?")
+        return key
     # The prompt refers to the texts of the messages around the input by these names.
     stem = re.sub(r"\W", "_", record["template"])
-    parts: dict[str, str] = {}
     for place, turn in enumerate(record["messages"]):
         before, separator, after = turn["content"].rpartition(record["input"])
-        parts[f"{stem}_{place}"] = before if separator else turn["content"]
+        facts[key].setdefault(f"{stem}_{place}", before if separator else turn["content"])
         if separator:
-            parts[f"{stem}_{place}_end"] = after
-    for name, text in parts.items():
-        facts[key].setdefault(name, text)
+            facts[key].setdefault(f"{stem}_{place}_end", after)
+    return key
 
 
-def _build_condition_key(record: Record) -> str:
-    return json.dumps([record["model"], slugify_name(record["template"]), slugify_name(record["sampler"])])
+def _build_condition(record: Record) -> StudyCondition:
+    stem, turns = re.sub(r"\W", "_", record["template"]), []
+    for place, turn in enumerate(record["messages"]):
+        around = f"{{{{meta.{stem}_{place}}}}}"
+        has_input = record["input"] in turn["content"]
+        content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if has_input else around
+        turns.append({"role": turn["role"], "content": content})
+    return StudyCondition(
+        key=json.dumps([record["model"], slugify_name(record["template"]), slugify_name(record["sampler"])]),
+        model=record["model"].rpartition("/")[2],
+        model_id=record["model"],
+        prompt=record["template"],
+        messages=tuple(turns),
+        sampler=record["sampler"],
+    )
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
-    """Yield a trial for each record. A repeated case of a condition is its next repetition."""
-    identities = KeyIndex()
-    for where, record in _read_records(files):
-        identity = (_build_condition_key(record), _build_item_key(record))
-        yield _build_trial(where, record, *identity, identities.count(identity))
-
-
-def _build_trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:
-    usage, timings = record.get("usage") or {}, record.get("timings") or {}
-    # The record's own verdict. A truncated answer has no score.
+def _build_score(record: Record) -> StudyScore:
+    """Return the record's own verdict. A truncated answer has no score."""
     detail = {
         "extracted": record.get("extracted_answer"),
         "normalised": record.get("normalized_answer") or "",
@@ -249,37 +203,19 @@ def _build_trial(where: str, record: Record, condition: str, item: str, sample_i
         "correct": record["is_correct"],
         "truncated": record["is_truncated"],
         "record": {
-            "task": record["task"],
-            "key": record["key"],
-            "step": record.get("step"),
-            "version": record.get("version"),
-            "template": record["template"],
-            "sampler": record["sampler"],
+            **{name: record.get(name) for name in ("task", "key", "step", "version", "template", "sampler")},
             "count": record["params"].get("count"),
-            "prompt_tokens_details": usage.get("prompt_tokens_details"),
-            "termination_reason": timings.get("termination_reason"),
+            "prompt_tokens_details": dig(record, "usage.prompt_tokens_details"),
+            "termination_reason": dig(record, "timings.termination_reason"),
             "others": {name: value for name, value in record.items() if name not in KNOWN},
         },
     }
-    score = StudyScore(
+    return StudyScore(
         scorer=SCORER,
         value=None if record["is_truncated"] else float(record["is_correct"]),
         raw=str(record.get("extracted_answer") or "")[:2000],
         error="truncated" if record["is_truncated"] else "",
         detail=detail,
-    )
-    return StudyTrial(
-        where=where,
-        condition=condition,
-        item=item,
-        sample_idx=sample_idx,
-        is_done=True,
-        answer=record["answer"],
-        finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
-        is_truncated=record["is_truncated"],
-        input_tokens=_read_count(usage.get("prompt_tokens")),
-        output_tokens=_read_count(usage.get("completion_tokens")),
-        scores=(score,),
     )
 
 
@@ -296,11 +232,14 @@ def _refuse_spaces(path: Path, names: DesignNames) -> None:
 REASONSCAPE = StudyFormat(
     name="reasonscape",
     label="ReasonScape",
-    recognises=lambda path: any(
-        read_first_object(file).keys() >= REQUIRED_TO_RECOGNISE for file in find_files(path, *SUFFIXES)
-    ),
-    read=read_reasonscape,
     content="a file of records, or a results folder",
     suffixes=SUFFIXES,
+    is_at=lambda path: any(
+        read_first_object(file).keys() >= REQUIRED_TO_RECOGNISE for file in find_files(path, *SUFFIXES)
+    ),
+    find=lambda path: find_files(path, *SUFFIXES),
+    missing="no file of records (.ndjson or .jsonl)",
+    read=read_reasonscape,
     find_design=_refuse_spaces,
+    notes=("Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown.",),
 )

@@ -1,0 +1,166 @@
+"""The one way in for another tool: a `StudyFormat` declares its files, and reads them once into a `StudyDraft`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from datasets_app.importing.records import ScratchFolder
+from grading_app.study_import.stored_tables import KeyIndex
+from grading_app.study_import.study import (
+    MAX_PROBLEMS,
+    UNREADABLE,
+    DesignNames,
+    Study,
+    StudyCondition,
+    StudyDesign,
+    StudyDimension,
+    StudyError,
+    StudyItem,
+    StudyJudge,
+    StudyTrial,
+    StudyWave,
+    separate_equal,
+)
+from grading_app.study_import.study_files import TRIALS, read_trials, to_json_value
+
+T = TypeVar("T")
+MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
+
+
+@dataclass
+class StudyDraft:
+    """A study while its files are read. Trials go to a file, so that memory does not grow with their number.
+
+    path: of the source. tool, name, ... source: as `Study` has them. items, conditions: by key. counts: of what is not
+    kept, by the reasons of `StudyFormat.count_notes`. where: the place of the value that is being read, for errors.
+    """
+
+    path: Path
+    tool: str
+    name: str = ""
+    items: dict[str, StudyItem] = field(default_factory=dict)
+    conditions: dict[str, StudyCondition] = field(default_factory=dict)
+    dimensions: list[StudyDimension] = field(default_factory=list)
+    waves: list[StudyWave] = field(default_factory=lambda: [StudyWave()])
+    notes: list[str] = field(default_factory=list)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    judges: dict[str, StudyJudge] = field(default_factory=dict)
+    planned: Sequence[StudyCondition] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    where: str = ""
+    scratch: ScratchFolder = field(default_factory=ScratchFolder)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or (self.path.stem if self.path.is_file() else self.path.name)
+        self.where = self.path.name
+        self._trials = (self.scratch.path / TRIALS).open("w", encoding="utf-8")
+        self._repetitions = KeyIndex()
+        self._problems: list[str] = []
+
+    def follow(self, rows: Iterable[tuple[str, T]]) -> Iterator[T]:
+        """Yield each row, and note its place. An error while it is read then names this place."""
+        for where, row in rows:
+            self.where = where
+            yield row
+
+    def refuse(self, *problems: str) -> None:
+        """Note problems of the row that is being read. Raise StudyError once there are many of them."""
+        self._problems += [f"{self.where}: {problem}" for problem in problems]
+        if len(self._problems) > MOST_PROBLEMS:
+            raise StudyError(self._problems)
+
+    @property
+    def has_problems(self) -> bool:
+        return bool(self._problems)
+
+    def count(self, reason: str, number: int | bool = True) -> None:
+        self.counts[reason] += int(number)
+
+    def add_item(self, item: StudyItem) -> StudyItem:
+        """Add the item. Return the item that has the key, which is an earlier one if there is one."""
+        return self.items.setdefault(item.key, item)
+
+    def add_condition(self, condition: StudyCondition) -> str:
+        """Add the condition unless there is one with its key. Return the key."""
+        return self.conditions.setdefault(condition.key, condition).key
+
+    def add_trial(self, condition: str, item: str, *, sample_idx: int | None = None, **fields: Any) -> None:
+        """Add an answer; fields: those of `StudyTrial`. By default, it is the next repetition of condition and item."""
+        if sample_idx is None:
+            sample_idx = self._repetitions.count((condition, item))
+        trial = StudyTrial(
+            where=fields.pop("where", self.where), condition=condition, item=item, sample_idx=sample_idx, **fields
+        )
+        self._trials.write(json.dumps(to_json_value(trial)) + "\n")
+
+    def build(self, count_notes: Mapping[str, str]) -> Study:
+        """Return the study. Raise StudyError if a row was refused."""
+        self._trials.close()
+        if self._problems:
+            raise StudyError(self._problems)
+        conditions, separation_notes = separate_equal(list(self.conditions.values()))
+        counted = [text.format(self.counts[reason]) for reason, text in count_notes.items() if self.counts[reason]]
+        parts = {part.name: getattr(self, part.name) for part in fields(Study) if part.name != "trials"}
+        return Study(**{
+            **parts, "items": list(self.items.values()), "conditions": conditions,
+            "notes": [*self.notes, *counted, *separation_notes],
+            "trials": partial(_read_stored_trials, self.scratch), "scratch": (self.scratch,),
+        })  # fmt: skip
+
+
+def _read_stored_trials(scratch: ScratchFolder) -> Iterator[StudyTrial]:
+    """Yield the trials. The folder exists as long as somebody may read them."""
+    yield from read_trials(scratch.path / TRIALS)
+
+
+def _find_nothing(path: Path, names: DesignNames) -> None:
+    """Return no design: the tool has none that could be imported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFormat:
+    """A format of another tool.
+
+    label: its name for people. content: what a path or an upload must hold, for people. suffixes: of a file that is a
+    study by itself; a folder is uploaded as a zip. find: the parts of a path that hold its results, such as files; none
+    if the path has another format. is_at: whether a path has this format, if `find` is less strict. missing: what a
+    path without results lacks, for people. read: adds the parts to a draft. notes: what no study of this format keeps.
+    count_notes: what a study may not keep, by the reason that `read` counts, with a place for the number. find_design:
+    the design at a path without results, None if there is none. tool: its name, if the format has another one.
+    """
+
+    name: str
+    label: str
+    content: str
+    missing: str
+    find: Callable[[Path], Sequence[Any]]
+    read: Callable[[Any, StudyDraft], None]
+    suffixes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    count_notes: Mapping[str, str] = field(default_factory=dict)
+    find_design: Callable[[Path, DesignNames], StudyDesign | None] = _find_nothing
+    is_at: Callable[[Path], bool] | None = None
+    tool: str = ""
+
+    def recognises(self, path: Path) -> bool:
+        return bool((self.is_at or self.find)(path))
+
+    def read_study(self, path: Path) -> Study:
+        """Return the study at the path. Raise StudyError, which names the file and the row of an invalid value."""
+        parts = self.find(path)
+        if not parts:
+            raise StudyError([f"{path.name}: {self.missing}"])
+        draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes))
+        try:
+            self.read(parts, draft)
+        except UNREADABLE as error:
+            raise StudyError([f"{draft.where}: cannot be read, {type(error).__name__}: {error}"]) from error
+        return draft.build(self.count_notes)

@@ -1,0 +1,100 @@
+"""A study as files: `study.json`, `trials.jsonl` with a line for each trial, and its images."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from datasets_app.importing.reader_output import load_image
+from datasets_app.importing.records import BufferedImage
+from grading_app.study_import.study import Study, StudyTrial
+
+T = TypeVar("T")
+STUDY_FILE, TRIALS = "study.json", "trials.jsonl"
+LIVE = ("trials", "scratch")  # Fields of a study that are no values.
+BATCH = 500
+
+
+def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) -> None:
+    """Write the study into the folder. `watch` is called with the number of trials so far."""
+    content = {
+        field.name: to_json_value(getattr(study, field.name)) for field in fields(Study) if field.name not in LIVE
+    }
+    (folder / STUDY_FILE).write_text(json.dumps(content), encoding="utf-8")
+    for image in {item.image.sha256: item.image for item in study.items if item.image}.values():
+        shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
+    trials, number = study.trials(), 0
+    with (folder / TRIALS).open("w", encoding="utf-8") as out:
+        while batch := list(islice(trials, BATCH)):
+            out.writelines(json.dumps(to_json_value(trial)) + "\n" for trial in batch)
+            number += len(batch)
+            watch(number)
+
+
+def load_study_files(folder: Path) -> Study:
+    """Return the study in the folder. Its trials are read one by one."""
+    content = json.loads((folder / STUDY_FILE).read_text(encoding="utf-8"))
+    study = _build_record(Study, {**content, "trials": partial(read_trials, folder / TRIALS)})
+    checked: dict[str, BufferedImage] = {}
+    for image in (item.image for item in study.items if item.image):
+        if image.sha256 not in checked:
+            facts = (image.sha256, image.format, image.width, image.height, image.size, image.original_name)
+            checked[image.sha256] = load_image(folder, *facts)
+    items = [replace(item, image=checked[item.image.sha256]) if item.image else item for item in study.items]
+    return replace(study, items=items)
+
+
+def read_trials(path: Path) -> Iterator[StudyTrial]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield _build_record(StudyTrial, json.loads(line))
+
+
+def to_json_value(value: Any) -> Any:
+    """Return the value as JSON types. Decimals, times and paths become text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): to_json_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json_value(part) for part in value]
+    return str(value) if isinstance(value, Decimal | datetime | Path) else value
+
+
+def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:
+    hints = _get_field_types(kind)  # type: ignore[arg-type]
+    return kind(**{name: _convert_value(hints[name], value) for name, value in content.items()})
+
+
+@cache
+def _get_field_types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _convert_value(hint: Any, value: Any) -> Any:
+    """Return a JSON value as the type that the field of a record has."""
+    if value is None or callable(value):
+        return value
+    if get_origin(hint) in (Union, types.UnionType):
+        return _convert_value(next(part for part in get_args(hint) if part is not type(None)), value)
+    if hint is Decimal:
+        return Decimal(value)
+    if hint is datetime:
+        return datetime.fromisoformat(value)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _build_record(hint, value)
+    if isinstance(value, dict) and get_args(hint) and is_dataclass(get_args(hint)[1]):
+        return {name: _convert_value(get_args(hint)[1], part) for name, part in value.items()}
+    if isinstance(value, list) and get_args(hint):
+        parts = (_convert_value(get_args(hint)[0], part) for part in value)
+        return tuple(parts) if get_origin(hint) is tuple else list(parts)
+    return value
