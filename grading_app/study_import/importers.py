@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
@@ -26,8 +25,9 @@ from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
+from grading_app.study_import.study_draft import StudyFormat
 
-FORMATS: dict[str, Any] = {
+FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format
     for study_format in (
         OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE, LM_EVAL, HELM, EVERY_EVAL_EVER, OPENAI_EVALS,

@@ -72,6 +72,7 @@ def _hash_key(key: Sequence[object]) -> bytes:
 # A study has more rows than a dataset: each answer is a row.
 STUDY_LIMITS = replace(LIMITS, rows=2_000_000, decoded_bytes=4 * LIMITS.decoded_bytes)
 TableRow = dict[str, Any]
+Columns = Mapping[str, tuple[type, ...]]  # The types of the columns of a table.
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,17 @@ class StoredTables:
 
     def rows(self, table: str) -> Iterator[tuple[str, TableRow]]:
         """Yield each row with its place, such as `results.duckdb, trials, row 2`. Rows count from 1."""
+        yield from ((where, row) for where, (_, row) in self.placed_rows(table))
+
+    def placed_rows(self, table: str) -> Iterator[tuple[str, tuple[int, TableRow]]]:
+        """Yield the offset of each row in the table's file and the row, with its place."""
         if not self.has(table):
             return
-        with self.file(table).open(encoding="utf-8") as lines:
+        offset = 0
+        with self.file(table).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                yield f"{self.places[table]}, row {number}", json.loads(line)
+                yield f"{self.places[table]}, row {number}", (offset, json.loads(line))
+                offset += len(line)
 
     def count(self, table: str) -> int:
         return sum(1 for _ in self.rows(table))
@@ -122,11 +129,11 @@ def _read(files: Mapping[str, Path], tables: Sequence[str]) -> ScratchFolder:
     return scratch
 
 
-def require_columns(where: str, row: TableRow, columns: dict[str, tuple[type, ...]]) -> list[str]:
-    """Return a problem for each column that is missing, or whose value has another type. None is allowed for all."""
-    problems = [f"{where}: {name} is missing" for name in columns if name not in row]
+def find_column_problems(row: TableRow, columns: Columns, never_null: Sequence[str]) -> Iterator[str]:
+    """Yield a problem for each column that is missing, that must have a value, or whose value has another type."""
+    yield from (f"{name} is missing" for name in columns if name not in row)
     for name, kinds in columns.items():
         value = row.get(name)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            problems.append(f"{where}: {name} is {type(value).__name__}, not {kinds[0].__name__}")
-    return problems
+            yield f"{name} is {type(value).__name__}, not {kinds[0].__name__}"
+    yield from (f"{name} must not be empty" for name in never_null if row.get(name) in (None, ""))

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from datasets_app.importing.records import BufferedImage
@@ -92,11 +91,6 @@ def replace_non_finite(value: Any) -> Any:
     if isinstance(value, list):
         return [replace_non_finite(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def describe_counts(counts: Mapping[str, int], texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the text of each reason with a count. A text has a place for the number."""
-    yield from (text.format(counts[reason]) for reason, text in texts.items() if counts[reason])
 
 
 def describe_kinds(counts: Counter[str]) -> str:
@@ -339,36 +333,6 @@ class Study:
     scratch: Sequence[Any] = ()
 
 
-@dataclass
-class StudyDraft:
-    """The parts of a study while its files are read: items and conditions by key, and counts for its notes."""
-
-    tool: str
-    items: dict[str, StudyItem] = field(default_factory=dict)
-    conditions: dict[str, StudyCondition] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def build(
-        self,
-        name: str,
-        trials: Callable[[], Iterator[StudyTrial]],
-        notes: Sequence[str],
-        count_notes: Mapping[str, str],
-        **facts: Any,
-    ) -> Study:
-        """Return the study. count_notes: the text of each counted reason, with a place for the number."""
-        conditions, separation_notes = separate_equal(list(self.conditions.values()))
-        return Study(
-            name=name,
-            tool=self.tool,
-            items=list(self.items.values()),
-            conditions=conditions,
-            trials=trials,
-            notes=[*notes, *describe_counts(self.counts, count_notes), *separation_notes],
-            **facts,
-        )
-
-
 @dataclass(frozen=True)
 class DesignNames:
     """Names that a person chose for the experiment, its dataset and its endpoint. Empty: those of the file."""
@@ -393,23 +357,3 @@ class StudyDesign:
     content: Mapping[str, Any]
     notes: Sequence[str]
     items: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFormat:
-    """A format of another tool. recognises: True if the path has its results. read: raise StudyError for bad content.
-
-    content: what a path or an upload must hold, for people. suffixes: of a file that is a study by itself. A folder is
-    uploaded as a zip. find_design: return the design at a path without results, None if there is none.
-    """
-
-    name: str
-    label: str
-    recognises: Callable[[Path], bool]
-    read: Callable[[Path], Study]
-    content: str
-    suffixes: tuple[str, ...] = ()
-    find_design: Callable[[Path, DesignNames], StudyDesign | None] = lambda path, names: None
-
-    def read_study(self, path: Path) -> Study:
-        return self.read(path)

@@ -39,6 +39,7 @@ class StudyDraft:
 
     path: of the source. tool, name, ... source: as `Study` has them. items, conditions: by key. counts: of what is not
     kept, by the reasons of `StudyFormat.count_notes`. where: the place of the value that is being read, for errors.
+    scratch: a folder for the reader. files: other folders that the study refers to.
     """
 
     path: Path
@@ -57,6 +58,7 @@ class StudyDraft:
     counts: Counter[str] = field(default_factory=Counter)
     where: str = ""
     scratch: ScratchFolder = field(default_factory=ScratchFolder)
+    files: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.name = self.name or (self.path.stem if self.path.is_file() else self.path.name)
@@ -75,6 +77,11 @@ class StudyDraft:
         """Note problems of the row that is being read. Raise StudyError once there are many of them."""
         self._problems += [f"{self.where}: {problem}" for problem in problems]
         if len(self._problems) > MOST_PROBLEMS:
+            raise StudyError(self._problems)
+
+    def check(self) -> None:
+        """Raise StudyError if a row was refused."""
+        if self._problems:
             raise StudyError(self._problems)
 
     @property
@@ -104,15 +111,14 @@ class StudyDraft:
     def build(self, count_notes: Mapping[str, str]) -> Study:
         """Return the study. Raise StudyError if a row was refused."""
         self._trials.close()
-        if self._problems:
-            raise StudyError(self._problems)
+        self.check()
         conditions, separation_notes = separate_equal(list(self.conditions.values()))
         counted = [text.format(self.counts[reason]) for reason, text in count_notes.items() if self.counts[reason]]
         parts = {part.name: getattr(self, part.name) for part in fields(Study) if part.name != "trials"}
         return Study(**{
             **parts, "items": list(self.items.values()), "conditions": conditions,
             "notes": [*self.notes, *counted, *separation_notes],
-            "trials": partial(_read_stored_trials, self.scratch), "scratch": (self.scratch,),
+            "trials": partial(_read_stored_trials, self.scratch), "scratch": (self.scratch, *self.files),
         })  # fmt: skip
 
 

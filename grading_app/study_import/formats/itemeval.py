@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.formats.itemeval_design import (
     BUILTIN_TEMPLATES,
     PromptTemplate,
-    StudyConfig,
     build_rubric_turns,
     build_settings,
     build_turns,
@@ -31,34 +29,38 @@ from grading_app.study_import.formats.itemeval_design import (
     name_sampler,
     read_config,
 )
-from grading_app.study_import.stored_tables import KeyIndex, StoredTables, TableRow, read_parquet_files, require_columns
+from grading_app.study_import.stored_tables import (
+    Columns,
+    KeyIndex,
+    StoredTables,
+    TableRow,
+    find_column_problems,
+    read_parquet_files,
+)
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
-    Study,
     StudyCondition,
     StudyError,
-    StudyFormat,
     StudyItem,
     StudyJudge,
     StudyScore,
     StudyTrial,
     StudyWave,
-    describe_counts,
     read_finish,
     read_seconds,
     read_settings,
     read_time,
     refuse_unreadable,
-    separate_equal,
     split_model,
 )
+from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import read_objects_at, read_text
 
 TOOL = "itemeval"
+ONE_STORE = "one folder must have items.parquet and solutions.parquet"
 STORES = SOLUTIONS, ITEMS, GRADINGS, LEDGER = "solutions", "items", "gradings", "ledger"
 COPIES = {"export", "snapshots"}  # Folders with copies of the stores.
 LONGEST_SCORER = 40
-Columns = dict[str, tuple[type, ...]]
 ITEM_COLUMNS: Columns = dict.fromkeys(
     ("item_id", "dataset_id", "dataset_revision", "input", "target", "metadata_json", "grading_scheme"), (str,)
 )
@@ -81,6 +83,10 @@ GRADING_COLUMNS: Columns = {
     "epoch": (int,),
     "parse_ok": (bool,),
 }
+REQUIRED_OF_SOLUTIONS = ("condition_id", "item_id", "epoch", "model", "created_at")
+REQUIRED_OF_GRADINGS = (
+    "grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok",
+)  # fmt: skip
 
 
 @dataclass
@@ -92,53 +98,33 @@ class Manifests:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_itemeval(path: Path) -> Study:
-    """Return the study of a folder, or of the only study below it. Raise StudyError, which names file and row."""
-    stores = _find_stores(path)
+def read_itemeval(stores: Sequence[Path], draft: StudyDraft) -> None:
+    """Add the study of the only folder with stores."""
     if len(stores) != 1:
-        names = ", ".join(store.name for store in stores) or "none"
-        raise StudyError([f"{path.name}: one folder must have items.parquet and solutions.parquet; found: {names}"])
+        names = ", ".join(store.name for store in stores)
+        raise StudyError([f"{draft.path.name}: {ONE_STORE}; found: {names}"])
     store = stores[0]
     files = {table: store / f"{table}.parquet" for table in STORES}
     tables = read_parquet_files({table: file for table, file in files.items() if file.is_file()})
-    manifests = _read_manifests(store)
-    items = _read_items(tables)
-    texts = [read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md"))]
+    manifests = _read_manifests(store, draft)
+    _add_items(tables, draft)
+    texts = [read_text(file).replace("\r\n", "\n") for file in sorted(draft.path.rglob("*.md"))]
     every_template = [PromptTemplate("", text) for text in (*BUILTIN_TEMPLATES.values(), *texts)]
     templates = {template.digest: template.text or "" for template in every_template}
-    answers = KeyIndex()
-    by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, templates)
-    conditions, notes = separate_equal(list(by_key.values()))
-    offsets = {wave.number: wave.epoch_offset for wave in waves}
-    scores = _read_scores(tables, answers, templates)
-    config, planned_conditions, design_notes = _read_study_design(path, manifests, by_key)
+    answers = _add_conditions(tables, draft, manifests, templates)
+    scores = _read_scores(tables, answers, templates, draft)
+    draft.name = str(manifests.config.get("study") or store.name)
+    _add_design(draft, manifests)
     sources = {f"{row['dataset_id']}@{row['dataset_revision']}": None for _, row in tables.rows(ITEMS)}
+    draft.source = f"Imported from {TOOL}: " + ", ".join(sources)[:1000]
+    _add_trials(tables, scores, manifests, draft)
     # The ledger has costs that the rows do not have.
     sums: dict[str, Decimal] = defaultdict(Decimal)
-    for where, row in tables.rows(LEDGER):
-        with refuse_unreadable(where):
-            sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
+    for row in draft.follow(tables.rows(LEDGER)):
+        sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
     totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
-    return Study(
-        name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
-        tool=TOOL,
-        items=items,
-        conditions=conditions,
-        trials=partial(_read_trials, tables, offsets, scores, manifests),
-        waves=waves,
-        planned=planned_conditions,
-        settings={} if config is None else build_settings(config.content),
-        notes=[
-            *_list_notes(tables, by_key),
-            *design_notes,
-            *notes,
-            *scores.notes,
-            *([f"The ledger of all calls has {totals}. It also has calls that no row describes."] if sums else []),
-        ],
-        source=f"Imported from {TOOL}: " + ", ".join(sources)[:1000],
-        judges=scores.judges,
-        scratch=(tables.scratch,),
-    )
+    if sums:
+        draft.notes.append(f"The ledger of all calls has {totals}. It also has calls that no row describes.")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -154,72 +140,73 @@ def _find_stores(path: Path) -> list[Path]:
     ]
 
 
-def _read_manifests(store: Path) -> Manifests:
+def _read_manifests(store: Path, draft: StudyDraft) -> Manifests:
     facts = Manifests()
-    for file in sorted((store / "manifests").glob("*.json")):
-        with refuse_unreadable(file.name):
-            content = json.loads(read_text(file))
-            for condition, endpoint in (content.get("endpoints_effective") or {}).items():
-                facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
-            if content.get("stage") == "generate":
-                number = int(content.get("wave") or 0)
-                label = str(content.get("wave_label") or "")
-                facts.waves[number] = StudyWave(number, label, int(content.get("epoch_offset") or 0))
-                facts.config = dict(content.get("config") or {})
+    for file in draft.follow((file.name, file) for file in sorted((store / "manifests").glob("*.json"))):
+        content = json.loads(read_text(file))
+        for condition, endpoint in (content.get("endpoints_effective") or {}).items():
+            facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
+        if content.get("stage") == "generate":
+            number = int(content.get("wave") or 0)
+            label = str(content.get("wave_label") or "")
+            facts.waves[number] = StudyWave(number, label, int(content.get("epoch_offset") or 0))
+            facts.config = dict(content.get("config") or {})
     return facts
 
 
-def _read_study_design(
-    path: Path, manifests: Manifests, conditions: Mapping[str, StudyCondition]
-) -> tuple[StudyConfig | None, list[StudyCondition], list[str]]:
-    """Return the configuration, its conditions without solutions, and notes.
+def _add_design(draft: StudyDraft, manifests: Manifests) -> None:
+    """Add the name, the settings and the conditions without solutions of the configuration.
 
     It is the YAML in the folder, or else the newest manifest's copy. A copy of another version of the tool may be
     invalid: then the study is imported without its design.
     """
-    file, content = find_config_file(path) or (path / "manifests", manifests.config)
+    file, content = find_config_file(draft.path) or (draft.path / "manifests", manifests.config)
     if not content:
-        return None, [], ["The folder has no configuration: the design is that of the solutions."]
+        draft.notes.append("The folder has no configuration: the design is that of the solutions.")
+        return
     try:
-        config = read_config(file, content, path)
+        config = read_config(file, content, draft.path)
     except StudyError as error:
-        return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MAX_PROBLEMS]]
-    run_cells = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
-    planned_conditions = [
-        condition
-        for condition in list_conditions(config)
+        draft.notes += [f"The design is not taken. {problem}." for problem in error.problems[:MAX_PROBLEMS]]
+        return
+    conditions = draft.conditions.values()
+    draft.name, draft.settings = config.content.study, build_settings(config.content)
+    draft.planned = [
+        planned
+        for planned in list_conditions(config)
         if not any(
-            (condition.model_id, condition.sampler) == (model, sampler)
-            and (condition.prompt == prompt or (not condition.messages and prompt.startswith(condition.prompt)))
-            for model, prompt, sampler in run_cells
+            (planned.model_id, planned.sampler) == (condition.model_id, condition.sampler)
+            and (
+                planned.prompt == condition.prompt
+                or (not planned.messages and condition.prompt.startswith(planned.prompt))
+            )
+            for condition in conditions
         )
     ]
-    return config, planned_conditions, list(list_results_notes(config, planned_conditions))
+    draft.notes += list_results_notes(config, draft.planned)
 
 
 # --- items and conditions ---------------------------------------------------------------------------------------------
 
 
-def _read_items(tables: StoredTables) -> list[StudyItem]:
-    problems: list[str] = []
-    items: dict[str, StudyItem] = {}
-    for where, row in tables.rows(ITEMS):
-        row_problems = require_columns(where, row, ITEM_COLUMNS)
-        problems += row_problems
-        if row_problems:
+def _add_items(tables: StoredTables, draft: StudyDraft) -> None:
+    for row in draft.follow(tables.rows(ITEMS)):
+        problems = list(find_column_problems(row, ITEM_COLUMNS, ()))
+        draft.refuse(*problems)
+        if problems:
             continue
         key = str(row["item_id"] or "")
-        if key in items:
-            problems.append(f"{where}: the item {key!r} is there twice")
+        if key in draft.items:
+            draft.refuse(f"the item {key!r} is there twice")
         try:
             metadata = json.loads(row["metadata_json"] or "{}")
         except (ValueError, RecursionError):
             metadata = None
         if not isinstance(metadata, dict):
-            problems.append(f"{where}: metadata_json is no JSON object")
+            draft.refuse("metadata_json is no JSON object")
             continue
         category = metadata.get("category")
-        items[key] = StudyItem(
+        draft.items[key] = StudyItem(
             key,
             input=row["input"] or "",
             target=row["target"] or "",
@@ -227,27 +214,22 @@ def _read_items(tables: StoredTables) -> list[StudyItem]:
             metadata=metadata,
             grading_scheme=row["grading_scheme"] or "",
         )
-    if problems:
-        raise StudyError(problems)
-    return list(items.values())
+    draft.check()
 
 
-def _read_conditions(
-    tables: StoredTables, items: set[str], answers: KeyIndex, manifests: Manifests, templates: Mapping[str, str]
-) -> tuple[dict[str, StudyCondition], list[StudyWave]]:
-    """Check all solutions. Return their conditions by id, and their waves.
+def _add_conditions(
+    tables: StoredTables, draft: StudyDraft, manifests: Manifests, templates: Mapping[str, str]
+) -> KeyIndex:
+    """Check all solutions, and add their conditions and waves.
 
-    `answers` gets the time of each answer by condition, item and epoch. Errors have no answer to grade.
+    Return the time of each answer by condition, item and epoch. Errors have no answer to grade.
     """
-    problems: list[str] = []
-    conditions: dict[str, StudyCondition] = {}
+    answers = KeyIndex()
     first_epochs: dict[int, int] = {}
-    for where, row in tables.rows(SOLUTIONS):
-        row_problems = list(_find_solution_problems(where, row, items, answers))
-        problems += row_problems
-        if row_problems:
-            if len(problems) > 10 * MAX_PROBLEMS:
-                break
+    for row in draft.follow(tables.rows(SOLUTIONS)):
+        problems = list(_find_solution_problems(row, draft, answers))
+        draft.refuse(*problems)
+        if problems:
             continue
         wave = row.get("wave") or 0
         first_epochs[wave] = min(row["epoch"], first_epochs.get(wave, row["epoch"]))
@@ -257,71 +239,76 @@ def _read_conditions(
         if row.get("reasoning_tokens_requested") is not None:
             settings["extra"] = {"reasoning_tokens": row["reasoning_tokens_requested"]}
         text = templates.get(row["prompt_hash"] or "")
-        condition = StudyCondition(
-            key=row["condition_id"],
-            **split_model(row["model"]),
-            prompt=name_prompt(row["prompt_name"], row["prompt_hash"] or ""),
-            messages=build_turns(text) if text else (),
-            sampler=name_sampler(row["model_config_name"]),
-            settings=settings,
+        draft.add_condition(
+            StudyCondition(
+                key=row["condition_id"],
+                **split_model(row["model"]),
+                prompt=name_prompt(row["prompt_name"], row["prompt_hash"] or ""),
+                messages=build_turns(text) if text else (),
+                sampler=name_sampler(row["model_config_name"]),
+                settings=settings,
+            )
         )
-        conditions.setdefault(condition.key, condition)
-    if problems:
-        raise StudyError(problems)
-    if not conditions:
+    draft.check()
+    if not draft.conditions:
         raise StudyError(["solutions.parquet: no solution"])
-    waves = []  # As their manifests have them, or with the epochs before their first one as offset.
+    draft.waves = []  # As their manifests have them, or with the epochs before their first one as offset.
     for number, epoch in sorted(first_epochs.items()):
         own = StudyWave(number, "" if number == 0 else f"wave {number}", epoch - 1 if number else 0)
-        waves.append(manifests.waves.get(number) or own)
-    return conditions, waves
+        draft.waves.append(manifests.waves.get(number) or own)
+    return answers
 
 
-def _find_solution_problems(where: str, row: TableRow, items: set[str], answers: KeyIndex) -> Iterator[str]:
-    never_null = ("condition_id", "item_id", "epoch", "model", "created_at")
-    problems = require_columns(where, row, SOLUTION_COLUMNS)
-    problems += [f"{where}: {name} must not be empty" for name in never_null if row.get(name) in (None, "")]
+def _find_solution_problems(row: TableRow, draft: StudyDraft, answers: KeyIndex) -> Iterator[str]:
+    problems = list(find_column_problems(row, SOLUTION_COLUMNS, REQUIRED_OF_SOLUTIONS))
     if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
-        problems.append(f"{where}: wave is {row['wave']!r}, not a number from 0")
+        problems.append(f"wave is {row['wave']!r}, not a number from 0")
     yield from problems
     if problems:
         return
-    if row["item_id"] not in items:
-        yield f"{where}: the item {row['item_id']!r} is not in items.parquet"
+    if row["item_id"] not in draft.items:
+        yield f"the item {row['item_id']!r} is not in items.parquet"
     identity = (row["condition_id"], row["item_id"], row["epoch"])
     if not answers.add(identity, row["created_at"] if row["error"] is None else None):
-        yield f"{where}: this condition, item and epoch are there twice"
+        yield "this condition, item and epoch are there twice"
     try:
         read_time(row["created_at"])
     except ValueError:
-        yield f"{where}: created_at cannot be read: {row['created_at']!r}"
+        yield f"created_at cannot be read: {row['created_at']!r}"
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _read_trials(
-    tables: StoredTables, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
-) -> Iterator[StudyTrial]:
-    for where, row in tables.rows(SOLUTIONS):
-        with refuse_unreadable(where):
-            wave, is_done = row.get("wave") or 0, row["error"] is None
-            trial = StudyTrial(
-                where=where,
-                condition=row["condition_id"],
-                item=row["item_id"],
-                wave=wave,
-                sample_idx=row["epoch"] - 1 - offsets[wave],
-                is_done=is_done,
-                answer=row["solution"] or "",
-                **read_finish(row["stop_reason"]),
-                **_read_usage(row),
-                served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
-                error=row["error"] or "",
-                completed_at=read_time(row["created_at"]),
-                scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
-            )
-        yield trial
+def _add_trials(tables: StoredTables, scores: ScoreStore, manifests: Manifests, draft: StudyDraft) -> None:
+    offsets = {wave.number: wave.epoch_offset for wave in draft.waves}
+    hashes: dict[str, set[str]] = defaultdict(set)  # Of each prompt, by its name.
+    for row in draft.follow(tables.rows(SOLUTIONS)):
+        wave, is_done, usage = row.get("wave") or 0, row["error"] is None, _read_usage(row)
+        draft.count("error", not is_done)
+        draft.count("empty", is_done and not (row["solution"] or "").strip())
+        draft.count("unknown", usage["cost_usd"] is None)
+        hashes[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
+        draft.add_trial(
+            row["condition_id"],
+            row["item_id"],
+            sample_idx=row["epoch"] - 1 - offsets[wave],
+            wave=wave,
+            is_done=is_done,
+            answer=row["solution"] or "",
+            **read_finish(row["stop_reason"]),
+            **usage,
+            served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
+            error=row["error"] or "",
+            completed_at=read_time(row["created_at"]),
+            scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
+        )
+    draft.count("placeholder", sum(not condition.messages for condition in draft.conditions.values()))
+    draft.notes += [
+        f"The prompt {name} changed during the study: each version is a condition."
+        for name, versions in hashes.items()
+        if len(versions) > 1
+    ]
 
 
 def _read_usage(row: TableRow) -> dict[str, Any]:
@@ -353,7 +340,6 @@ class ScoreStore:
     places: KeyIndex = field(default_factory=KeyIndex)
     names: dict[str, str] = field(default_factory=dict)
     judges: dict[str, StudyJudge] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     def find(self, condition: str, item: str, epoch: int) -> tuple[StudyScore, ...]:
         """Return the scores of an answer."""
@@ -385,51 +371,34 @@ class ScoreStore:
         return tuple(scores)
 
 
-def _read_scores(tables: StoredTables, answers: KeyIndex, templates: Mapping[str, str]) -> ScoreStore:
-    """Return the gradings of the study, if it has any. `answers`: when each answer was written. `templates`: by hash.
-
-    Raise StudyError for a row that cannot be read.
-    """
+def _read_scores(
+    tables: StoredTables, answers: KeyIndex, templates: Mapping[str, str], draft: StudyDraft
+) -> ScoreStore:
+    """Return the gradings of the study, if it has any. answers: their times. templates: by hash."""
     if not tables.has(GRADINGS):
-        return ScoreStore(notes=["gradings.parquet is not in the folder: no scores."])
-    store, identities = ScoreStore(file := tables.file(GRADINGS)), KeyIndex()
-    problems: list[str] = []
-    counts: Counter[str] = Counter()
+        draft.notes.append("gradings.parquet is not in the folder: no scores.")
+        return ScoreStore()
+    store, identities = ScoreStore(tables.file(GRADINGS)), KeyIndex()
     slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
-    place = 0
-    never_null = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
-    with file.open("rb") as lines:
-        for (where, row), line in zip(tables.rows(GRADINGS), lines, strict=True):
-            row_problems = require_columns(where, row, GRADING_COLUMNS)
-            row_problems += [f"{where}: {name} must not be empty" for name in never_null if row.get(name) in (None, "")]
-            answer = (row.get("gen_condition_id"), row.get("item_id"), row.get("epoch"))
-            if not row_problems and not identities.add((row["grade_condition_id"], *answer)):
-                row_problems = [f"{where}: this grade condition, answer and epoch are there twice"]
-            problems += row_problems
-            if len(problems) > 10 * MAX_PROBLEMS:
-                break
-            if not row_problems:
-                answer_time = answers.get(answer)
-                if row["error"] is not None:
-                    counts["pending"] += 1
-                elif answer_time is None:
-                    counts["without answer"] += 1
-                else:
-                    counts["older"] += (row["created_at"] or "") < answer_time
-                    counts["unreadable"] += not row["parse_ok"]
-                    store.places.append_number(answer, place)
-                    scorer = row["scorer_name"] or row["grade_condition_slug"]
-                    slugs[scorer].setdefault(row["grade_condition_id"], row)
-            place += len(line)
-    if problems:
-        raise StudyError(problems)
+    for place, row in draft.follow(tables.placed_rows(GRADINGS)):
+        answer = (row.get("gen_condition_id"), row.get("item_id"), row.get("epoch"))
+        problems = list(find_column_problems(row, GRADING_COLUMNS, REQUIRED_OF_GRADINGS))
+        if not problems and not identities.add((row["grade_condition_id"], *answer)):
+            problems = ["this grade condition, answer and epoch are there twice"]
+        draft.refuse(*problems)
+        if problems:
+            continue
+        answer_time = answers.get(answer)
+        draft.count("pending", row["error"] is not None)
+        draft.count("without answer", row["error"] is None and answer_time is None)
+        if row["error"] is None and answer_time is not None:
+            draft.count("older", (row["created_at"] or "") < answer_time)
+            draft.count("unreadable", not row["parse_ok"])
+            store.places.append_number(answer, place)
+            slugs[row["scorer_name"] or row["grade_condition_slug"]].setdefault(row["grade_condition_id"], row)
+    draft.check()
     _name_scorers(store, slugs, templates)
-    store.notes = list(describe_counts(counts, {
-        "pending": "{} gradings failed and are left out: the tool would repeat them.",
-        "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",
-        "older": "{} gradings are older than their answers, which may have been another text when they were graded.",
-        "unreadable": "{} gradings have no score: the grader's reply could not be read.",
-    }))  # fmt: skip
+    draft.judges = store.judges
     return store
 
 
@@ -460,34 +429,23 @@ def _name_scorers(store: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]
                 )
 
 
-# --- notes ------------------------------------------------------------------------------------------------------------
-
-
-def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> Iterator[str]:
-    counts: Counter[str] = Counter(placeholder=sum(not condition.messages for condition in conditions.values()))
-    configs: dict[str, set[str]] = defaultdict(set)
-    for _, row in tables.rows(SOLUTIONS):
-        counts["error"] += row["error"] is not None
-        counts["empty"] += row["error"] is None and not (row["solution"] or "").strip()
-        counts["unknown"] += _read_usage(row)["cost_usd"] is None
-        configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
-    yield "Messages, earlier attempts and response ids are in the tool's logs, which are not read."
-    yield from describe_counts(counts, {
+ITEMEVAL = StudyFormat(
+    name=TOOL,
+    label="itemeval",
+    content="the study folder with items.parquet, solutions.parquet and gradings.parquet, also with prompts and YAML",
+    find=_find_stores,
+    missing=f"{ONE_STORE}; found: none",
+    read=read_itemeval,
+    find_design=find_design,
+    notes=("Messages, earlier attempts and response ids are in the tool's logs, which are not read.",),
+    count_notes={
         "placeholder": "{} conditions hold a placeholder: no file has the hash of their prompt.",
         "error": "{} solutions are errors: failed trials.",
         "empty": "{} solutions are empty answers.",
         "unknown": "The cost of {} solutions is unknown.",
-    })  # fmt: skip
-    for name, hashes in configs.items():
-        if len(hashes) > 1:
-            yield f"The prompt {name} changed during the study: each version is a condition."
-
-
-ITEMEVAL = StudyFormat(
-    name=TOOL,
-    label="itemeval",
-    recognises=lambda path: bool(_find_stores(path)),
-    read=read_itemeval,
-    content="the study folder with items.parquet, solutions.parquet and gradings.parquet, also with prompts and YAML",
-    find_design=find_design,
+        "pending": "{} gradings failed and are left out: the tool would repeat them.",
+        "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",
+        "older": "{} gradings are older than their answers, which may have been another text when they were graded.",
+        "unreadable": "{} gradings have no score: the grader's reply could not be read.",
+    },
 )

@@ -121,7 +121,7 @@ def _add_trials(rows: Rows, draft: StudyDraft) -> TrialFacts:
             if number is not None and number < 0:
                 draft.refuse(f"{name} is below zero")
         cost_usd = _read(Decimal, row, "cost_usd", draft)
-        times = {name: _read(read_time, row, name, draft) for name in ("claimed_at", "completed_at")}
+        times: dict[str, Any] = {name: _read(read_time, row, name, draft) for name in ("claimed_at", "completed_at")}
         facts.models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
         facts.images.setdefault(row["image_id"])
         dimensions.add(row["dimension"])
@@ -158,9 +158,9 @@ def _add_items(folder: Path, images: Iterable[str], draft: StudyDraft) -> None:
                 norms[item.key] = item
     items_by_stripped_key = {key.strip(): item for key, item in norms.items()}  # Two published names end in a blank.
     for key in images:
-        item = norms.get(key) or items_by_stripped_key.get(key.strip())
-        draft.count("without norms", item is None)
-        draft.add_item(replace(item, key=key, input=key) if item else StudyItem(key, input=key))
+        known = norms.get(key) or items_by_stripped_key.get(key.strip())
+        draft.count("without norms", known is None)
+        draft.add_item(replace(known or StudyItem(key), key=key, input=key))
 
 
 def _read_columns(file: Path) -> set[str]:

@@ -15,7 +15,7 @@ from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.models import Asset
 from grading_app.models import GradeCondition, Grading
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.study_import.formats.inspect_ai import read_header, read_samples
+from grading_app.study_import.formats.inspect_logs import read_header, read_samples
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.upload_reader import read_study_upload
 from grading_app.study_import.writer import write_study
