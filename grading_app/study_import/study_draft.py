@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from datasets_app.importing.records import ScratchFolder
+from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
@@ -25,9 +26,11 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyTrial,
     StudyWave,
+    refuse_unreadable,
     separate_equal,
 )
 from grading_app.study_import.study_files import TRIALS, read_trials, to_json_value
+from grading_app.study_import.text_files import read_yaml_files
 
 T = TypeVar("T")
 MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
@@ -127,8 +130,32 @@ def _read_stored_trials(scratch: ScratchFolder) -> Iterator[StudyTrial]:
     yield from read_trials(scratch.path / TRIALS)
 
 
-def _find_nothing(path: Path, names: DesignNames) -> None:
-    """Return no design: the tool has none that could be imported."""
+@dataclass(frozen=True)
+class DesignFile:
+    """A file that may be the design of another tool. root: the folder of the files that it may refer to."""
+
+    file: Path
+    content: Mapping[str, Any]
+    root: Path
+    names: DesignNames
+
+    def build(
+        self,
+        tool: str,
+        title: str,
+        content: Mapping[str, Any],
+        notes: Sequence[str],
+        items: Sequence[Mapping[str, Any]] = (),
+        *,
+        dataset: str = "",
+    ) -> StudyDesign:
+        """Return the design, with the names that a person chose. dataset: the name in the file, if it has one."""
+        about: dict[str, Any] = {
+            "experiment": self.names.experiment or slugify_name(title),
+            "title": title[:200],
+            "dataset": self.names.dataset or slugify_name(dataset or title),
+        }
+        return StudyDesign(tool, {**about, **content}, notes, items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +166,8 @@ class StudyFormat:
     study by itself; a folder is uploaded as a zip. find: the parts of a path that hold its results, such as files; none
     if the path has another format. is_at: whether a path has this format, if `find` is less strict. missing: what a
     path without results lacks, for people. read: adds the parts to a draft. notes: what no study of this format keeps.
-    count_notes: what a study may not keep, by the reason that `read` counts, with a place for the number. find_design:
-    the design at a path without results, None if there is none. tool: its name, if the format has another one.
+    count_notes: what a study may not keep, by the reason that `read` counts, with a place for the number. is_design:
+    whether the content of a YAML file is a design. read_design: reads it. tool: its name, if the format has another.
     """
 
     name: str
@@ -152,7 +179,8 @@ class StudyFormat:
     suffixes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     count_notes: Mapping[str, str] = field(default_factory=dict)
-    find_design: Callable[[Path, DesignNames], StudyDesign | None] = _find_nothing
+    is_design: Callable[[Mapping[str, Any]], bool] = lambda content: False
+    read_design: Callable[[DesignFile], StudyDesign] | None = None
     is_at: Callable[[Path], bool] | None = None
     tool: str = ""
 
@@ -170,3 +198,11 @@ class StudyFormat:
         except UNREADABLE as error:
             raise StudyError([f"{draft.where}: cannot be read, {type(error).__name__}: {error}"]) from error
         return draft.build(self.count_notes)
+
+    def find_design(self, path: Path, names: DesignNames) -> StudyDesign | None:
+        """Return the first design at a path without results, None if there is none. Raise StudyError."""
+        for file, content in read_yaml_files(path) if self.read_design else ():
+            with refuse_unreadable(file.name):
+                if self.is_design(content) and self.read_design:
+                    return self.read_design(DesignFile(file, content, path if path.is_dir() else path.parent, names))
+        return None

@@ -15,14 +15,12 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import read_parquet_files
 from grading_app.study_import.study import (
-    DesignNames,
     StudyDesign,
     StudyError,
-    refuse_unreadable,
     replace_non_finite,
 )
-from grading_app.study_import.study_draft import StudyDraft, StudyFormat
-from grading_app.study_import.text_files import find_files, read_objects, read_yaml_files
+from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
+from grading_app.study_import.text_files import find_files, read_objects
 
 # Scorers of the format with a rule that a scorer of this site has.
 SCORERS = {"choice": "multiple_choice", "exact": "exact_match", "math": "numeric"}
@@ -32,20 +30,19 @@ TASK_KEYS = {"id", "config", "split", "field_spec", "epochs", "solvers", "scorer
 Row = Mapping[str, Any]
 
 
-def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
-    """Return the design of the first task of a benchmark file, None for another file. Raise StudyError."""
-    for file, content in read_yaml_files(path):
-        tasks = content.get("tasks")
-        if isinstance(tasks, list) and tasks and all(isinstance(task, dict) and "field_spec" in task for task in tasks):
-            with refuse_unreadable(file.name):
-                return _build_design(path if path.is_dir() else path.parent, file, content, tasks, names)
-    return None
+def is_benchmark(content: Row) -> bool:
+    tasks = content.get("tasks")
+    return (
+        isinstance(tasks, list) and bool(tasks) and all(isinstance(one, dict) and "field_spec" in one for one in tasks)
+    )
 
 
-def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names: DesignNames) -> StudyDesign:
-    task, notes = tasks[0], []
-    title = str(content.get("name") or task.get("id") or file.parent.name or "benchmark")
-    files = _find_split_files(root, str(task.get("config") or "default"), str(task.get("split") or "test"))
+def read_benchmark(design: DesignFile) -> StudyDesign:
+    """Return the design of the first task of a benchmark file."""
+    content, tasks, notes = design.content, design.content["tasks"], []
+    task = tasks[0]
+    title = str(content.get("name") or task.get("id") or design.file.parent.name or "benchmark")
+    files = _find_split_files(design.root, str(task.get("config") or "default"), str(task.get("split") or "test"))
     items = [
         _build_item(where, number, row, task["field_spec"]) for number, (where, row) in enumerate(_read_rows(files))
     ]
@@ -77,20 +74,13 @@ def _build_design(root: Path, file: Path, content: Row, tasks: list[Row], names:
         notes.append(f"Scorers are not taken, choose one here or a judge: {', '.join(unknown)[:300]}.")
     if keys := sorted(str(key) for key in task.keys() - TASK_KEYS):
         notes.append(f"These keys of the task are not taken: {', '.join(keys)[:300]}.")
-    return StudyDesign(
-        "the Hub (eval.yaml)",
-        {
-            "experiment": names.experiment or slugify_name(title),
-            "title": title[:200],
-            "description": str(content.get("description") or ""),
-            "dataset": names.dataset or slugify_name(title),
-            "prompts": [{"name": f"hub-{slugify_name(str(task.get('id') or title))}"[:70], "messages": turns}],
-            "samples": int(task.get("epochs") or 1),
-            "grade": {"scorers": [SCORERS[name] for name in scorers if name in SCORERS]},
-        },
-        notes,
-        items,
-    )
+    content_of_design = {
+        "description": str(content.get("description") or ""),
+        "prompts": [{"name": f"hub-{slugify_name(str(task.get('id') or title))}"[:70], "messages": turns}],
+        "samples": int(task.get("epochs") or 1),
+        "grade": {"scorers": [SCORERS[name] for name in scorers if name in SCORERS]},
+    }
+    return design.build("the Hub (eval.yaml)", title, content_of_design, notes, items)
 
 
 def _find_split_files(root: Path, config: str, split: str) -> list[Path]:
@@ -151,5 +141,6 @@ HUB_EVAL = StudyFormat(
     find=lambda path: (),
     missing="a benchmark file has no results; choose the folder with eval.yaml and its data",
     read=_refuse_results,
-    find_design=find_design,
+    is_design=is_benchmark,
+    read_design=read_benchmark,
 )

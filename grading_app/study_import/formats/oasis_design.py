@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import canonical_json, slugify_name
-from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
-from grading_app.study_import.text_files import read_yaml_files
+from grading_app.study_import.study import StudyDesign, StudyError
+from grading_app.study_import.study_draft import DesignFile
 
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
 DEFAULTS: dict[str, Any] = {
@@ -53,14 +53,16 @@ DIMENSIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
-    """Return the design of a run's configuration, or of an experiment of the tool; None for another file.
+def is_config(content: Mapping[str, Any]) -> bool:
+    return content.keys() >= RUN or content.keys() >= EXPERIMENT
+
+
+def read_config(design_file: DesignFile) -> StudyDesign:
+    """Return the design of a run's configuration, or of an experiment of the tool.
 
     By default the dataset has the name of the image set, and the endpoint that of the provider. Raise StudyError.
     """
-    content = next((content for _, content in read_yaml_files(path)), {}) if path.is_file() else {}
-    if not (content.keys() >= RUN or content.keys() >= EXPERIMENT):
-        return None
+    path, content, names = design_file.file, design_file.content, design_file.names
     entries = content.get("configs") if "configs" in content else [content]
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise StudyError([f"{path.name}: configs must be a list of mappings"])
@@ -96,13 +98,12 @@ def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
         "stop_failure_rate": shared_config["max_permanent_failure_rate"],
         "stop_after_attempts": shared_config["permanent_failure_warmup"],
     }
-    design["experiment"] = names.experiment or slugify_name(str(content["name"]))
-    design["title"] = str(content["name"])[:200]
     design["description"] = str(content.get("description") or "")
-    design["dataset"] = names.dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
         model["endpoint"] = names.endpoint or slugify_name(str(configs[0]["provider"]))
-    return StudyDesign("OASIS-LLM", design, [*_list_notes(configs), *_find_unknown_keys(entries)])
+    notes = [*_list_notes(configs), *_find_unknown_keys(entries)]
+    dataset = str(content.get("dataset") or configs[0]["image_set"])
+    return design_file.build("OASIS-LLM", str(content["name"]), design, notes, dataset=dataset)
 
 
 def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from datasets_app.importing.table_dump import is_duckdb
-from grading_app.study_import.formats.oasis_design import find_design
+from grading_app.study_import.formats.oasis_design import is_config, read_config
 from grading_app.study_import.stored_tables import StoredTables, read_database
 from grading_app.study_import.study import (
     INPUT_TURN,
@@ -349,7 +349,8 @@ OASIS_LLM = StudyFormat(
     find=_find_trial_files,
     missing=f"no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}",
     read=read_oasis_llm,
-    find_design=find_design,
+    is_design=is_config,
+    read_design=read_config,
     count_notes=COUNT_NOTES,
 )
 OASIS_DUCKDB = StudyFormat(

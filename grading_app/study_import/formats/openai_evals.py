@@ -15,7 +15,6 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     INPUT_TURN,
-    DesignNames,
     StudyCall,
     StudyCondition,
     StudyDesign,
@@ -33,14 +32,13 @@ from grading_app.study_import.study import (
     split_model,
     sum_calls,
 )
-from grading_app.study_import.study_draft import StudyDraft, StudyFormat
+from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
     find_files,
     read_first_object,
     read_objects,
     read_objects_at,
     read_placed_objects,
-    read_yaml_files,
 )
 
 SCORES = ("match", "metrics")
@@ -212,32 +210,32 @@ def _build_call(event: Row) -> StudyCall:
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
-    """Return the design of the first eval of a registry, with its samples as items; None for another file.
+def _list_evals(registry: Row) -> dict[str, Row]:
+    return {
+        str(name): entry
+        for name, entry in registry.items()
+        if isinstance(entry, dict)
+        and ":" in str(entry.get("class") or "")
+        and isinstance(dig(entry, "args.samples_jsonl"), str)
+    }
+
+
+def read_registry(design: DesignFile) -> StudyDesign:
+    """Return the design of the first eval of a registry, with its samples as items.
 
     Raise StudyError if the samples are not in the folder.
     """
-    for file, registry in read_yaml_files(path):
-        with refuse_unreadable(file.name):
-            entries = {str(name): entry for name, entry in registry.items() if isinstance(entry, dict)}
-            evals = {
-                name: entry
-                for name, entry in entries.items()
-                if ":" in str(entry.get("class") or "")
-                and isinstance((entry.get("args") or {}).get("samples_jsonl"), str)
-            }
-            if evals:
-                return _build_design(path, file, evals, names)
-    return None
-
-
-def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: DesignNames) -> StudyDesign:
+    evals = _list_evals(design.content)
     name, entry = next(iter(evals.items()))
     samples = str(entry["args"]["samples_jsonl"])
-    places = [place for place in find_files(path, ".jsonl") if place.as_posix().endswith(samples.rpartition("/")[2])]
+    places = [
+        place for place in find_files(design.root, ".jsonl") if place.as_posix().endswith(samples.rpartition("/")[2])
+    ]
     exact = [place for place in places if place.as_posix().endswith(samples)] or places
     if not exact:
-        raise StudyError([f"{file.name}: {samples} is not here: choose the folder with the registry and its data"])
+        raise StudyError(
+            [f"{design.file.name}: {samples} is not here: choose the folder with the registry and its data"]
+        )
     items = []
     for number, (where, row) in enumerate(read_objects(exact[:1])):
         if "input" not in row:
@@ -256,15 +254,12 @@ def _build_design(path: Path, file: Path, evals: Mapping[str, Row], names: Desig
     if rule not in SCORERS:
         notes.append(f"The rule {rule} is not taken: choose a scorer or a judge.")
     content = {
-        "experiment": names.experiment or slugify_name(name),
-        "title": name[:200],
-        "dataset": names.dataset or slugify_name(name),
         "prompts": [{"name": "openai-evals-input", "messages": [{"role": "user", "content": "{{input}}"}]}],
         "samplers": [{"name": "openai-evals-default"}],
         "samples": 1,
         **({"grade": {"scorers": [SCORERS[rule]]}} if rule in SCORERS else {}),
     }
-    return StudyDesign("OpenAI Evals", content, notes, items)
+    return design.build("OpenAI Evals", name, content, notes, items)
 
 
 OPENAI_EVALS = StudyFormat(
@@ -275,7 +270,8 @@ OPENAI_EVALS = StudyFormat(
     find=_find_logs,
     missing="no log of a run (JSON lines whose first line has the spec)",
     read=read_openai_evals,
-    find_design=find_design,
+    is_design=lambda content: bool(_list_evals(content)),
+    read_design=read_registry,
     notes=("Costs, times of answers and settings of the models are not in the logs: they stay unknown.",),
     count_notes={
         "reports": "{} final reports have means of the scores, which are computed here again.",

@@ -15,7 +15,6 @@ from typing import Any
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.study_import.study import (
-    DesignNames,
     StudyCondition,
     StudyDesign,
     StudyError,
@@ -27,11 +26,10 @@ from grading_app.study_import.study import (
     read_finish,
     read_settings,
     read_time,
-    refuse_unreadable,
     replace_non_finite,
 )
-from grading_app.study_import.study_draft import StudyDraft, StudyFormat
-from grading_app.study_import.text_files import find_files, number_objects, read_json, read_text, read_yaml_files
+from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
+from grading_app.study_import.text_files import find_files, number_objects, read_json, read_text
 
 TOOL = "promptfoo"
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -198,26 +196,18 @@ def _build_turns(raw: str, prefix: str) -> tuple[Mapping[str, str], ...]:
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def find_design(path: Path, names: DesignNames) -> StudyDesign | None:
-    """Return the design of a configuration, None for another file. Raise StudyError for an unreadable prompt."""
-    for file, config in read_yaml_files(path):
-        providers = _list(config.get("providers") or config.get("targets"))
-        if config.get("prompts") and providers:
-            with refuse_unreadable(file.name):
-                return _build_design(file, path if path.is_dir() else path.parent, config, providers, names)
-    return None
-
-
-def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any], names: DesignNames) -> StudyDesign:
+def read_config(design: DesignFile) -> StudyDesign:
+    """Return the design of a configuration. Raise StudyError for a prompt that cannot be read."""
+    config = design.content
     prompts = []
     for number, prompt in enumerate(_list(config["prompts"]), start=1):
         entry = prompt if isinstance(prompt, dict) else {"raw": prompt}
         raw = str(entry.get("raw") or entry.get("id") or "")
         if raw.startswith("file://"):
-            raw = _read_prompt(file, root, raw.removeprefix("file://"))
+            raw = _read_prompt(design, raw.removeprefix("file://"))
         label = slugify_name(str(entry.get("label") or entry.get("id") or f"prompt-{number}")[:60])
         prompts.append({"name": f"promptfoo-{label}", "messages": list(_build_turns(raw, "meta."))})
-    models, samplers = _list_models(providers, names.endpoint)
+    models, samplers = _list_models(_list_providers(config), design.names.endpoint)
     items: dict[str, StudyItem] = {}
     assertions: Counter[str] = Counter()
     tests = _list(config.get("tests"))
@@ -237,11 +227,7 @@ def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any],
         f"Assertions are not taken; choose scorers and judges: {kinds[:300]}.": kinds,
         f"These keys are not taken: {unknown_keys[:300]}.": unknown_keys,
     }
-    title = str(config.get("description") or file.stem)
     content = {
-        "experiment": names.experiment or slugify_name(title),
-        "title": title[:200],
-        "dataset": names.dataset or slugify_name(title),
         "models": models,
         "prompts": prompts,
         "samplers": samplers,
@@ -249,7 +235,12 @@ def _build_design(file: Path, root: Path, config: Row, providers: Sequence[Any],
     }
     fields = ("key", "input", "target", "category", "metadata")
     content_of_items = [{name: getattr(item, name) for name in fields} for item in items.values()]
-    return StudyDesign(TOOL, content, [note for note, applies in notes.items() if applies], content_of_items)
+    title = str(config.get("description") or design.file.stem)
+    return design.build(TOOL, title, content, [note for note, applies in notes.items() if applies], content_of_items)
+
+
+def _list_providers(config: Row) -> list[Any]:
+    return _list(config.get("providers") or config.get("targets"))
 
 
 def _list_models(providers: Sequence[Any], endpoint: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -275,15 +266,15 @@ def _list_models(providers: Sequence[Any], endpoint: str) -> tuple[list[dict[str
     return models, samplers
 
 
-def _read_prompt(file: Path, root: Path, name: str) -> str:
+def _read_prompt(design: DesignFile, name: str) -> str:
     """Return the text of a prompt's file, which must be in the same folder as the configuration."""
-    for candidate in (file.parent / name, file.parent / Path(name).name):
-        if candidate.is_file() and candidate.resolve().is_relative_to(root.resolve()):
+    for candidate in (design.file.parent / name, design.file.parent / Path(name).name):
+        if candidate.is_file() and candidate.resolve().is_relative_to(design.root.resolve()):
             if candidate.suffix in (".py", ".js", ".mjs", ".ts"):
                 break
             return read_text(candidate)
     raise StudyError(
-        [f"{file.name}: the prompt {name} is not a text file of the folder: add it, or choose the whole folder"]
+        [f"{design.file.name}: the prompt {name} is not a text file of the folder: add it, or choose the whole folder"]
     )
 
 
@@ -295,7 +286,8 @@ PROMPTFOO = StudyFormat(
     find=_find_results,
     missing="no results of promptfoo; write them with `promptfoo eval -o results.json`",
     read=read_promptfoo,
-    find_design=find_design,
+    is_design=lambda content: bool(content.get("prompts") and _list_providers(content)),
+    read_design=read_config,
     notes=("Keys, headers and addresses of providers are not taken.",),
     count_notes={
         "free": "The cost of {} results is 0 or missing: the tool had no price. It is unknown here.",

@@ -16,14 +16,14 @@ from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.study import (
-    DesignNames,
     StudyCondition,
+    StudyDesign,
     StudyError,
     StudyItem,
     StudyScore,
     dig,
 )
-from grading_app.study_import.study_draft import StudyDraft, StudyFormat
+from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, read_first_object, read_lines, read_yaml_files
 
 SCORER = "final_answer"
@@ -87,19 +87,21 @@ def read_reasonscape(files: Sequence[Path], draft: StudyDraft) -> None:
         raise StudyError([f"{draft.path.name}: no record"])
     draft.recipe = {"parametric": True}
     draft.notes += [
-        f"{name} is not taken: the records have their points. To generate its tasks here, use it for a dataset."
-        for name in find_space_files(draft.path)
+        f"{file.name} is not taken: the records have their points. To generate its tasks here, use it for a dataset."
+        for file, content in read_yaml_files(draft.path)
+        if is_space(content)
     ]
 
 
-def find_space_files(path: Path) -> list[str]:
-    """Return the names of ReasonScape's experiment files at the path. They have tasks, but no models."""
-    return [
-        file.name
-        for file, content in read_yaml_files(path)
-        if isinstance(tasks := content.get("tasks"), list)
-        and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
-    ]
+def is_space(content: Mapping[str, Any]) -> bool:
+    """Return whether a YAML file is an experiment of ReasonScape. It has tasks, but no models."""
+    tasks = content.get("tasks")
+    return isinstance(tasks, list) and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
+
+
+def refuse_space(design: DesignFile) -> StudyDesign:
+    """Raise StudyError for an experiment file of the tool: it is a dataset here, not a design."""
+    raise StudyError([f"{design.file.name}: an experiment of ReasonScape has tasks, but no models. {SPACE}"])
 
 
 def _find_problems(record: Any) -> Iterator[str]:
@@ -223,12 +225,6 @@ def _read_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _refuse_spaces(path: Path, names: DesignNames) -> None:
-    """Raise StudyError for an experiment file of the tool: it is a dataset here, not a design."""
-    if spaces := find_space_files(path):
-        raise StudyError([f"{name}: an experiment of ReasonScape has tasks, but no models. {SPACE}" for name in spaces])
-
-
 REASONSCAPE = StudyFormat(
     name="reasonscape",
     label="ReasonScape",
@@ -240,6 +236,7 @@ REASONSCAPE = StudyFormat(
     find=lambda path: find_files(path, *SUFFIXES),
     missing="no file of records (.ndjson or .jsonl)",
     read=read_reasonscape,
-    find_design=_refuse_spaces,
+    is_design=is_space,
+    read_design=refuse_space,
     notes=("Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown.",),
 )

@@ -8,7 +8,7 @@ import yaml
 from django.core.management import call_command
 
 from grading_app.models import Grader
-from grading_app.study_import.formats.itemeval_design import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, PromptTemplate
+from grading_app.study_import.formats.itemeval_config import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, PromptTemplate
 from runs_app.models import Experiment, Trial
 from runs_app.planning.plan import plan
 from tests import factories
