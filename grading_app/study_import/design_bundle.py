@@ -9,18 +9,17 @@ placeholders without an endpoint, rating queues as drafts, definitions as import
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from django.db import connection, models
+from django.db import models
 from django.db.models import Q
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from grading_app.models import Grader, Panel, RatingQueue, Rubric
+from grading_app.study_import.arriving_rows import KEYS, ROWS_OF, execute, map_keys, read_lines
 from runs_app.models import Dimension, Endpoint, Experiment, ItemText, LanguageModel, Prompt, Sampler, TextSet
 
-ROWS_OF, KEYS = "import_rows_", "import_keys_"  # The prefixes of the temporary tables of an import.
 OF_DATASET = (Item, Norm, ParametricSpace, Asset)
 # In an order in which each model follows those that it refers to.
 REUSED = (Dataset, LanguageModel, Prompt, Sampler, Dimension, Rubric, TextSet, Grader, Panel)
@@ -39,13 +38,13 @@ def reuse_rows(names: Names) -> list[str]:
     """
     remarks = []
     for model in REUSED:
-        for old, line in _read_lines(model):
+        for old, line in read_lines(model):
             row = _find_same_row(model, str(names[model._meta.db_table][str(old)]), line)
             if row is None:
                 continue
             _reuse_row(row, old)
             remarks.append(f"The {model._meta.verbose_name} {row} is here already and is used.")
-    _execute(
+    execute(
         f"""DELETE FROM {ROWS_OF}{Endpoint._meta.db_table} e WHERE NOT EXISTS (
         SELECT FROM {ROWS_OF}{LanguageModel._meta.db_table} m WHERE m.line ->> 'endpoint_id' = e.line ->> 'id')"""
     )
@@ -55,21 +54,21 @@ def reuse_rows(names: Names) -> list[str]:
 def _reuse_row(row: models.Model, old: int) -> None:
     """Use this row for the row of the file with the key `old`, and drop the rows that belong to that one."""
     table = row._meta.db_table
-    _execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [row.pk, old])
-    _execute(f"DELETE FROM {ROWS_OF}{table} WHERE (line ->> 'id')::bigint = %s", [old])
+    execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [row.pk, old])
+    execute(f"DELETE FROM {ROWS_OF}{table} WHERE (line ->> 'id')::bigint = %s", [old])
     if isinstance(row, Dataset):
         # Item rubrics of the file may refer to these items.
-        _execute(
+        execute(
             f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
             FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
             WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
             [row.pk],
         )
         for model in OF_DATASET:
-            _execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table}")
+            execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table}")
     for whole_model, parts, column in PARTS:
         if isinstance(row, whole_model):
-            _execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
+            execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
 
 
 def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]) -> models.Model | None:
@@ -77,13 +76,17 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
     rows: Any = model._default_manager
     row: models.Model | None
     if model is LanguageModel:
-        providers = {old: endpoint["provider"] for old, endpoint in _read_lines(Endpoint)}
+        providers = {old: endpoint["provider"] for old, endpoint in read_lines(Endpoint)}
         identity = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
         row = rows.filter(name=name, **identity).first()
     elif model is Grader:
         # The fields that make a judge the same as the one in the file.
         parts = {"language_model": LanguageModel, "rubric": Rubric, "sampler": Sampler, "text_set": TextSet}
-        keys = {name: _translate(model, line[f"{name}_id"]) for name, model in parts.items()}
+        # A part that is still to be inserted has a key that no row has. A judge without one has no such part.
+        keys = {
+            name: None if line[f"{name}_id"] is None else map_keys(model).get(line[f"{name}_id"], 0)
+            for name, model in parts.items()
+        }
         row = rows.filter(
             name=name,
             archived_at=None,
@@ -95,25 +98,15 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
     else:
         versions = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
         if model is TextSet:
-            versions = versions.filter(dataset=_translate(Dataset, line["dataset_id"]))
+            versions = versions.filter(dataset=map_keys(Dataset).get(line["dataset_id"], 0))
         row = (versions if model is Dataset else versions.filter(name=name)).order_by("-version").first()
     return row
 
 
 def _has_members(panel: Panel, old: int) -> bool:
-    members = [line["grader_id"] for _, line in _read_lines(PANEL_GRADERS) if line["panel_id"] == old]
-    grader_keys = {_translate(Grader, member) for member in members}
+    members = [line["grader_id"] for _, line in read_lines(PANEL_GRADERS) if line["panel_id"] == old]
+    grader_keys = {map_keys(Grader).get(member) for member in members}
     return set(panel.graders.values_list("pk", flat=True)) == grader_keys
-
-
-def _translate(model: type[models.Model], old: int | None) -> int | None:
-    """Return the key of a row on this site. A row that is still to be inserted has a key that no row has."""
-    if old is None:
-        return None
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT new FROM {KEYS}{model._meta.db_table} WHERE old = %s", [old])
-        row = cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 def complete_design(experiment: Experiment, names: Names) -> list[str]:
@@ -121,7 +114,11 @@ def complete_design(experiment: Experiment, names: Names) -> list[str]:
 
     names: of rows by table and number, as in the file.
     """
-    local_names = _list_graders_by_name(names)
+    names_here = dict(Grader.objects.filter(pk__in=map_keys(Grader).values()).values_list("pk", "name"))
+    names_in_file = names[Grader._meta.db_table]
+    local_names = {
+        names_in_file[str(old)]: names_here[new] for old, new in map_keys(Grader).items() if new in names_here
+    }
     unknown_graders = [name for name in experiment.graders if name not in local_names]
     experiment.graders = [local_names[name] for name in experiment.graders if name in local_names]
     Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
@@ -151,19 +148,9 @@ def _list_unapproved(experiment: Experiment) -> Iterator[str]:
             yield f"{noun} {row}"
 
 
-def _list_graders_by_name(names: Names) -> dict[str, str]:
-    """Return the name on this site of each judge of the file, by its name in the file."""
-    table = Grader._meta.db_table
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT k.old, g.name FROM {KEYS}{table} k JOIN {table} g ON g.id = k.new ORDER BY k.old")
-        return {str(names[table][str(old)]): str(name) for old, name in cursor.fetchall()}
-
-
 def _describe_placeholders(experiment: Experiment) -> list[str]:
     """Return sentences about models without an active endpoint: those of the design, and those of its judges."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT new FROM {KEYS}{Grader._meta.db_table}")
-        graders = [key for (key,) in cursor.fetchall()]
+    graders = map_keys(Grader).values()
     remarks = []
     if answering := _list_inactive(experiment.language_models.all()):
         names = ", ".join(answering)
@@ -180,14 +167,3 @@ def _describe_placeholders(experiment: Experiment) -> list[str]:
 def _list_inactive(rows: Any) -> Iterable[str]:
     names: Iterable[str] = rows.filter(is_active=False).order_by("name").values_list("name", flat=True).distinct()
     return names
-
-
-def _read_lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT (line ->> 'id')::bigint, line FROM {ROWS_OF}{model._meta.db_table} ORDER BY place")
-        return [(old, line if isinstance(line, dict) else json.loads(line)) for old, line in cursor.fetchall()]
-
-
-def _execute(statement: str, params: Any = None) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, params)

@@ -33,22 +33,16 @@ from PIL import Image
 
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
-from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
+from datasets_app.models import Asset, Dataset, Item, ParametricSpace
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.checksummed_zip import iterate_pieces
 from evalsite.lib.history import record_changes
-from evalsite.lib.key_ranges import open_raw_cursor
 from grading_app.models import (
-    Adjudication,
     Grader,
-    Grading,
     Panel,
-    Preference,
     RatedAnswer,
     RaterAssignment,
     Rating,
     RatingQueue,
-    SupersededVerdict,
 )
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN, KINDS
 from grading_app.publish.export.snapshot_check import (
@@ -65,35 +59,35 @@ from grading_app.publish.export.snapshot_check import (
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, build_rules, translate
-from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
+from grading_app.study_import.arriving_rows import (
+    KEYS,
+    ROWS_OF,
+    STREAMED,
+    drop_tables,
+    execute,
+    list_new_keys,
+    load_part,
+    map_keys,
+    read_lines,
+    select,
+)
+from grading_app.study_import.design_bundle import complete_design, reuse_rows
 from grading_app.study_import.snapshot_reader import verify_in_limits
 from grading_app.study_import.study_completion import check_definitions, complete_study
 from runs_app.models import (
-    Annotation,
-    Attempt,
     DeletedRun,
     Dimension,
     Experiment,
-    ExternalCall,
     ItemText,
-    Point,
-    Preflight,
     TextSet,
-    Trial,
 )
 from runs_app.models.designs import Versioned
 
 MAX_BYTES = 64 * 2**30  # Unpacked, of all parts.
 MAX_PARTS = 200_000
 MAX_IMAGE = 64 * 2**20
-WHITE_SPACE = bytes.maketrans(b"\t\r", b"  ")  # Between values of JSON: COPY would end a value or a line there.
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
-# Rows that this process never reads. All others are few: definitions, conditions, runs.
-STREAMED = (
-    Item, Norm, Trial, ExternalCall, Attempt, Point, ItemText, RatedAnswer, RaterAssignment, Rating, Grading,
-    Preference, SupersededVerdict, Adjudication, Annotation, Preflight,
-)  # fmt: skip
 ASPECT = "import"
 IS_DRAFT = "x.line ->> 'status' = 'draft'"  # SQL: whether the row x of the file is a draft.
 
@@ -179,12 +173,12 @@ class _Import:
             name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
             raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
-        self._drop()
+        drop_tables()
         for part in self.tables:
-            self._load(part, part.file_name in names)
+            load_part(self.archive, part)
         remarks = reuse_rows(self.names) if self.kind == DESIGN else []
         for part in self.tables:
-            (self.rows[part.model._meta.verbose_name_plural.__str__()],) = self._select(
+            (self.rows[str(part.model._meta.verbose_name_plural)],) = select(
                 f"SELECT count(*) FROM {ROWS_OF}{part.table}"
             )
         self._take_images(write_files=write_files)
@@ -192,16 +186,18 @@ class _Import:
             self._name_rows(part)
             self._insert(part)
             self._advance_status(part)
-        new = {part.model: self._list_new_keys(part) for part in self.tables if part.has_key}
+        new = {part.model: list_new_keys(part) for part in self.tables if part.has_key and part.model not in STREAMED}
         check_definitions(new, self.file_name)
         if self.tables is TABLES:
             complete_study(self._get_only(Experiment))
-        self._check_hashes()
+        for row in Dataset.objects.filter(pk__in=map_keys(Dataset).values()):
+            if row.approved_at and row.hash_items() != row.content_hash:
+                raise SnapshotFileError(f"{self.file_name}: the items of {row} are not what its hash says")
         dataset: Dataset = self._get_only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._get_only(Experiment)
         if self.kind == DESIGN and experiment is not None:
             remarks += complete_design(experiment, self.names)
-        self._drop()
+        drop_tables()
         source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
         reason = f"Imported from the {source} {self.file_name}"[:500]
         record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
@@ -213,37 +209,15 @@ class _Import:
 
     def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
-        keys = self._select(f"SELECT new FROM {KEYS}{model._meta.db_table}")
+        keys = list(map_keys(model).values())
         if len(keys) != 1:
             raise SnapshotFileError(f"{self.file_name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
         return model._default_manager.get(pk=keys[0])
 
-    # --- loading ------------------------------------------------------------------------------------------------------
-
-    def _load(self, part: StudyTable, is_there: bool) -> None:
-        """Copy the lines of a part into a temporary table, and give each row a new key."""
-        rows, keys = ROWS_OF + part.table, KEYS + part.table
-        self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
-        if is_there:
-            # Pieces of constant size, whatever a line has. A line is one value of COPY's text format.
-            with open_raw_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
-                for piece in iterate_pieces(self.archive, part.file_name):
-                    copy.write(piece.translate(WHITE_SPACE).replace(b"\\", b"\\\\"))
-        key = part.model._meta.pk.attname
-        if part.has_key:
-            sequence = f"nextval(pg_get_serial_sequence('{part.table}', '{key}'))"
-            self._execute(f"""CREATE TEMPORARY TABLE {keys} AS SELECT old, {sequence} AS new, NULL::text AS name,
-                NULL::integer AS version FROM (
-                SELECT (line ->> '{key}')::bigint AS old FROM {rows} ORDER BY place) AS numbered""")
-            self._execute(f"CREATE UNIQUE INDEX ON {keys} (old)")
-            self._execute(f"ANALYZE {keys}")
-        self._execute(f"ANALYZE {rows}")
-
     def _take_images(self, *, write_files: bool) -> None:
         """Check each image, and store the ones that this site does not have."""
         rows_by_name = {}
-        for line in self._select(f"SELECT line FROM {ROWS_OF}{Asset._meta.db_table}"):
-            row = json.loads(line) if isinstance(line, str) else line
+        for _, row in read_lines(Asset):
             rows_by_name[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
         for name, row in rows_by_name.items():
             if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MAX_IMAGE:
@@ -253,17 +227,14 @@ class _Import:
                 facts = (hashlib.sha256(data).hexdigest(), str(image.format).lower(), image.width, image.height)
             if facts != (row["sha256"], row["format"], row["width"], row["height"]):
                 raise SnapshotFileError(f"{self.file_name}: {name} is not the image that its row describes")
-            self._store(data, row, write_files=write_files)
-
-    def _store(self, data: bytes, row: Mapping[str, Any], *, write_files: bool) -> None:
-        facts = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
-        if not write_files:
-            Asset.objects.bulk_create([Asset(**facts)], ignore_conflicts=True)
-            return
-        with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
-            file.write(data)
-            file.flush()
-            store_images([BufferedImage(path=Path(file.name), original_name="", **facts)])
+            asset = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
+            if not write_files:
+                Asset.objects.bulk_create([Asset(**asset)], ignore_conflicts=True)
+                continue
+            with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
+                file.write(data)
+                file.flush()
+                store_images([BufferedImage(path=Path(file.name), original_name="", **asset)])
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -272,12 +243,12 @@ class _Import:
         if not part.name:
             return
         names = self.names.get(part.table, {})
-        for old in self._select(
+        for old in select(
             f"""SELECT old FROM {KEYS}{part.table} k
             WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
         ):
             name, version = self._find_free_name(part, str(names[str(old)]))
-            self._execute(
+            execute(
                 f"UPDATE {KEYS}{part.table} SET name = %s, version = %s WHERE old = %s",
                 [name, version, old],
             )
@@ -298,7 +269,7 @@ class _Import:
                 self.renamed.append((f"dimension {name}", f"{name}@{version}"))
             self._versions[part.table, name] = name, version
             return name, version
-        names_in_file = set(self._select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
+        names_in_file = set(select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
         manager: Any = part.model._default_manager
         candidate, number = name, 2
         while candidate in names_in_file or manager.filter(**{part.name: candidate}).exists():
@@ -323,7 +294,7 @@ class _Import:
             target_sql = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
             if not target.has_key:
                 target_sql = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
-            if self._select(
+            if select(
                 f"""SELECT place FROM {ROWS_OF}{part.table} x
                 WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({target_sql}) LIMIT 1"""
             ):
@@ -351,7 +322,7 @@ class _Import:
             cells[column.attname] = self._build_local_sql(part, column, params)
         names = ", ".join(connection.ops.quote_name(name) for name in cells)
         keys = f"JOIN {KEYS}{part.table} m ON m.old = r.id" if part.has_key else ""
-        self._execute(
+        execute(
             f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
             FROM {ROWS_OF}{part.table} x
             CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, %(defaults)s::jsonb || x.line) r
@@ -384,7 +355,7 @@ class _Import:
         if column.attname in ("owner_id", "created_by_id"):
             return self.owner.pk
         if part.model is RaterAssignment:
-            seats = self._select(f"SELECT new FROM {KEYS}{part.table}")
+            seats = map_keys(part.model).values()
             User.objects.bulk_create(
                 [User(username=f"{PLACEHOLDER}-rater-{seat}", is_active=False, password="!") for seat in seats]  # noqa: S106
             )
@@ -399,7 +370,7 @@ class _Import:
         """Take the next step of rows that only accept others in a certain state."""
         if part.model is ParametricSpace:
             table = Dataset._meta.db_table
-            self._execute(
+            execute(
                 f"""UPDATE {table} d SET status = CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{ARRIVAL[Dataset]}' END,
                     approved_at = CASE WHEN {IS_DRAFT} THEN NULL ELSE now() END,
                     (item_count, active_count) = (SELECT count(*), count(*) FILTER (WHERE NOT excluded)
@@ -408,7 +379,7 @@ class _Import:
             )
         elif part.model is ItemText:
             table = TextSet._meta.db_table
-            self._execute(
+            execute(
                 f"""UPDATE {table} s SET status = '{ARRIVAL[TextSet]}'
                 FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON (x.line ->> 'id')::bigint = m.old
                 WHERE s.id = m.new AND NOT {IS_DRAFT}"""
@@ -416,34 +387,4 @@ class _Import:
         elif part.model in (RatedAnswer, Rating):
             status = "open" if part.model is RatedAnswer else "closed"
             table = RatingQueue._meta.db_table
-            self._execute(f"UPDATE {table} SET status = %s WHERE id IN (SELECT new FROM {KEYS}{table})", [status])
-
-    def _check_hashes(self) -> None:
-        """Raise SnapshotFileError unless the hash of the dataset is the hash of its items."""
-        for dataset in Dataset.objects.filter(pk__in=self._select(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
-            if dataset.approved_at and dataset.hash_items() != dataset.content_hash:
-                raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
-
-    def _list_new_keys(self, part: StudyTable) -> list[int]:
-        """Return the keys of the rows that this import created. Rows that were here already do not count."""
-        if part.model in STREAMED:
-            return []
-        return self._select(
-            f"""SELECT m.new FROM {KEYS}{part.table} m
-            JOIN {ROWS_OF}{part.table} x ON (x.line ->> 'id')::bigint = m.old ORDER BY m.new"""
-        )
-
-    # --- SQL ----------------------------------------------------------------------------------------------------------
-
-    def _execute(self, statement: str, params: Any = None) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, params)
-
-    def _select(self, statement: str, params: Any = None) -> list[Any]:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, params)
-            return [value for (value,) in cursor.fetchall()]
-
-    def _drop(self) -> None:
-        names = [prefix + part.table for part in TABLES for prefix in (ROWS_OF, KEYS)]
-        self._execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
+            execute(f"UPDATE {table} SET status = %s WHERE id IN (SELECT new FROM {KEYS}{table})", [status])
