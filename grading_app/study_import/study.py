@@ -173,8 +173,26 @@ INPUT_TURN: tuple[Mapping[str, str], ...] = ({"role": "user", "content": "{{inpu
 """The prompt of a tool that sends an item as it is."""
 
 
-def name_sampler(tool: str, settings: Mapping[str, Any]) -> str:
-    return f"{tool}-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60]
+def build_condition(
+    tool: str,
+    key: str,
+    model_id: str,
+    prompt: str,
+    settings: Mapping[str, Any] | None = None,
+    system: Sequence[str] = (),
+    **fields: Any,
+) -> StudyCondition:
+    """Return the condition of a tool that sends an item as it is, after system turns. Settings name the sampler."""
+    settings = settings or {}
+    name = "-".join(f"{name}-{value}" for name, value in settings.items()) or "default"
+    return StudyCondition(
+        key=key,
+        **{**split_model(model_id), **fields},
+        prompt=prompt,
+        messages=(*({"role": "system", "content": text} for text in system), *INPUT_TURN),
+        sampler=f"{tool}-{name[:60]}",
+        settings=settings,
+    )
 
 
 def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCondition], list[str]]:

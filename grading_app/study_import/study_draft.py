@@ -174,8 +174,8 @@ class StudyFormat:
     label: str
     content: str
     missing: str
-    find: Callable[[Path], Sequence[Any]]
-    read: Callable[[Any, StudyDraft], None]
+    find: Callable[[Path], Sequence[Any]] = lambda path: ()
+    read: Callable[[Any, StudyDraft], None] | None = None
     suffixes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     count_notes: Mapping[str, str] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class StudyFormat:
     def read_study(self, path: Path) -> Study:
         """Return the study at the path. Raise StudyError, which names the file and the row of an invalid value."""
         parts = self.find(path)
-        if not parts:
+        if not parts or self.read is None:
             raise StudyError([f"{path.name}: {self.missing}"])
         draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes))
         try:

@@ -13,18 +13,16 @@ from typing import Any
 
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
-    INPUT_TURN,
     StudyCondition,
     StudyError,
     StudyItem,
+    build_condition,
     dig,
     dig_fields,
     make_metric_score,
-    name_sampler,
     read_settings,
     read_time,
     replace_non_finite,
-    split_model,
 )
 from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
@@ -85,7 +83,7 @@ def read_every_eval_ever(files: Sequence[Path], draft: StudyDraft) -> None:
                 )
             if added.add(identity):
                 evaluation = evaluations.get(str(row["evaluation_id"]), {})
-                condition = draft.add_condition(_build_condition(row, evaluation))
+                condition = draft.add_condition(_build_evaluation_condition(row, evaluation))
                 rows = read_objects_at(file, places.list_numbers(identity))
                 _add_trials(draft, condition, item.key, rows, evaluation.get("evaluation_timestamp"))
     draft.counts["means"] = len(evaluations.keys() - seen)
@@ -116,7 +114,7 @@ def _build_item(row: Row) -> StudyItem:
     )
 
 
-def _build_condition(row: Row, evaluation: Row) -> StudyCondition:
+def _build_evaluation_condition(row: Row, evaluation: Row) -> StudyCondition:
     """Return the condition of an evaluation. Its settings are those that all of its results have in common."""
     model = evaluation.get("model_info") or {}
     arguments = [
@@ -124,15 +122,10 @@ def _build_condition(row: Row, evaluation: Row) -> StudyCondition:
         for result in evaluation.get("evaluation_results") or ()
     ]
     settings = read_settings(arguments[0] if arguments and all(one == arguments[0] for one in arguments) else {})
-    fields = split_model(str(model.get("id") or row["model_id"]))
-    return StudyCondition(
-        key=str(row["evaluation_id"]),
-        **{**fields, "provider": str(model.get("inference_platform") or fields["provider"])},
-        prompt=f"every-eval-ever-{_name_benchmark(row)}".replace("/", "-")[:70],
-        messages=INPUT_TURN,
-        sampler=name_sampler("every-eval-ever", settings),
-        settings=settings,
-    )
+    model_id, platform = str(model.get("id") or row["model_id"]), str(model.get("inference_platform") or "")
+    prompt = f"every-eval-ever-{_name_benchmark(row)}".replace("/", "-")[:70]
+    provider = {"provider": platform} if platform else {}
+    return build_condition("every-eval-ever", str(row["evaluation_id"]), model_id, prompt, settings, **provider)
 
 
 def _add_trials(draft: StudyDraft, condition: str, item: str, rows: Sequence[Row], timestamp: Any) -> None:

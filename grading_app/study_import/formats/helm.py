@@ -14,18 +14,15 @@ from typing import Any
 
 from evalsite.lib.text.hashing import hash_content
 from grading_app.study_import.study import (
-    INPUT_TURN,
-    StudyCondition,
     StudyError,
     StudyItem,
     StudyScore,
+    build_condition,
     dig,
-    name_sampler,
     read_finish,
     read_seconds,
     read_settings,
     read_time,
-    split_model,
 )
 from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, number_objects, read_json, read_json_list
@@ -47,8 +44,8 @@ def _find_runs(path: Path) -> list[Path]:
 def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
     """Add the requests of all runs. In a ranking, the most likely reference of several requests is the answer."""
     scenarios: set[str] = set()
-    draft.notes.insert(
-        0, f"stats.json has means of the scores, which are computed here again. {len(runs)} runs are taken."
+    draft.notes.append(
+        f"stats.json has means of the scores, which are computed here again. {len(runs)} runs are taken."
     )
     for run in runs:
         draft.where = f"{run.name}, {STATE}"
@@ -56,7 +53,11 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
         if not isinstance(state.get("request_states"), list) or not isinstance(state.get("adapter_spec"), dict):
             raise StudyError([f"{draft.where}: adapter_spec or request_states is missing"])
         scenarios.add(scenario)
-        condition = draft.add_condition(_build_condition(run, state["adapter_spec"]))
+        adapter = state["adapter_spec"]
+        identity = hash_content({name: adapter[name] for name in adapter if name not in ("model", "model_deployment")})
+        prompt = f"helm-{adapter.get('method') or 'generation'}-{identity[:12]}".replace("_", "-")
+        model, name = str(adapter.get("model") or "unknown"), f"{run.parent.name}/{run.name}"
+        condition = draft.add_condition(build_condition("helm", name, model, prompt, read_settings(adapter)))
         draft.count("without scores", not (run / STATS).is_file())
         draft.where = f"{run.name}, {STATS}"
         stats: dict[Key, list[Row]] = defaultdict(list)
@@ -91,21 +92,6 @@ def _name_scenario(run: Path) -> str:
     scenario, _, arguments = run.name.partition(":")
     kept = [part for part in arguments.split(",") if part and not part.startswith(("model=", "model_deployment="))]
     return ":".join(filter(None, [scenario, ",".join(kept)]))
-
-
-def _build_condition(run: Path, adapter: Row) -> StudyCondition:
-    model = str(adapter.get("model") or "unknown")
-    settings = read_settings(adapter)
-    method = str(adapter.get("method") or "generation")
-    identity = {name: value for name, value in adapter.items() if name not in ("model", "model_deployment")}
-    return StudyCondition(
-        key=f"{run.parent.name}/{run.name}",
-        **split_model(model),
-        prompt=f"helm-{method}-{hash_content(identity)[:12]}".replace("_", "-"),
-        messages=INPUT_TURN,
-        sampler=name_sampler("helm", settings),
-        settings=settings,
-    )
 
 
 def _name_perturbation(instance: Row) -> str:

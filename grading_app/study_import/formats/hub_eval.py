@@ -19,7 +19,7 @@ from grading_app.study_import.study import (
     StudyError,
     replace_non_finite,
 )
-from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
+from grading_app.study_import.study_draft import DesignFile, StudyFormat
 from grading_app.study_import.text_files import find_files, read_objects
 
 # Scorers of the format with a rule that a scorer of this site has.
@@ -49,9 +49,11 @@ def read_benchmark(design: DesignFile) -> StudyDesign:
     if items:
         notes.append(f"{len(items)} rows of {', '.join(part.name for part in files)[:200]} are the items.")
     else:
+        pairs = task["field_spec"].items()
+        fields = "; ".join(f"{name} from {column}" for name, column in pairs if isinstance(column, str))
         notes.append(
             f"The rows of the split {task.get('split') or 'test'} are not in the folder: import the dataset first, "
-            f"with the mapping of field_spec, and name it. {_describe_fields(task['field_spec'])}"
+            f"with the mapping of field_spec, and name it. {fields[:300]}."
         )
     if len(tasks) > 1:
         others = ", ".join(str(other.get("id")) for other in tasks[1:])
@@ -103,10 +105,6 @@ def _read_rows(files: list[Path]) -> Iterator[tuple[str, Row]]:
             yield from tables.rows(table)
 
 
-def _describe_fields(fields: Row) -> str:
-    return "; ".join(f"{name} from {column}" for name, column in fields.items() if isinstance(column, str))[:300] + "."
-
-
 def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any]:
     """Return the item of a row. A target of a choice is its number, which becomes a letter, or `literal:TEXT`."""
     columns = [column for column in (fields.get("input"), fields.get("target")) if isinstance(column, str)]
@@ -130,17 +128,11 @@ def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any
     }
 
 
-def _refuse_results(parts: object, draft: StudyDraft) -> None:
-    """Read no results: `find` finds none."""
-
-
 HUB_EVAL = StudyFormat(
     name="hub-eval",
     label="Benchmark of the Hub (eval.yaml)",
     content="the file eval.yaml, or a folder with it and the files of its split: a draft with its dataset",
-    find=lambda path: (),
     missing="a benchmark file has no results; choose the folder with eval.yaml and its data",
-    read=_refuse_results,
     is_design=is_benchmark,
     read_design=read_benchmark,
 )

@@ -19,7 +19,6 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.study_import.formats.inspect_logs import DATA_URL, Log, Sample, find_logs, read_header, read_samples
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
-    INPUT_TURN,
     StudyCall,
     StudyCondition,
     StudyError,
@@ -27,11 +26,11 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyScore,
     StudyTrial,
+    build_condition,
     describe_kinds,
     dig,
     dig_fields,
     make_metric_score,
-    name_sampler,
     read_finish,
     read_number,
     read_seconds,
@@ -85,7 +84,7 @@ def read_inspect(files: Sequence[Path], draft: StudyDraft) -> None:
     for file in files:
         draft.where = file.name
         header = read_header(file)
-        condition = draft.add_condition(_build_condition(header))
+        condition = draft.add_condition(_build_log_condition(header))
         logs.append((read_time(dig(header, "eval.created")) or OLDEST, file, condition))
         headers.setdefault(condition, header)
         if header.get("status") != "success":
@@ -113,28 +112,21 @@ def read_inspect(files: Sequence[Path], draft: StudyDraft) -> None:
 # --- conditions and items ---------------------------------------------------------------------------------------------
 
 
-def _build_condition(header: Log) -> StudyCondition:
+def _build_log_condition(header: Log) -> StudyCondition:
     """Return the condition of a log. A retried log keeps the id of its task, and so its condition."""
     run, plan = header.get("eval") or {}, header.get("plan") or {}
     config = plan.get("config") or {}
-    settings = read_settings(config)
     steps = [{"solver": step.get("solver"), "params": step.get("params")} for step in plan.get("steps") or []]
     identity = [run.get("model"), run.get("task"), run.get("task_id"), steps, config]
     model = str(run.get("model") or "unknown")
     system = [
-        {"role": "system", "content": str(step["params"]["template"])}
+        str(step["params"]["template"])
         for step in steps
         if step["solver"] == "system_message" and dig(step, "params.template")
     ]
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
-    return StudyCondition(
-        key=f"{model}-{digest}",
-        **split_model(model),
-        prompt=f"inspect-{run.get('task') or 'task'}".replace("/", "-")[:70],
-        messages=(*system, *INPUT_TURN),
-        sampler=name_sampler("inspect", settings),
-        settings=settings,
-    )
+    prompt = f"inspect-{run.get('task') or 'task'}".replace("/", "-")[:70]
+    return build_condition("inspect", f"{model}-{digest}", model, prompt, read_settings(config), system)
 
 
 def _add_facts(draft: StudyDraft, condition: str, sample: Sample, facts: LogFacts) -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from grading_app.study_import.study import (
-    INPUT_TURN,
     HumanNorm,
-    StudyCondition,
     StudyError,
     StudyItem,
     StudyScore,
+    build_condition,
     describe_kinds,
     read_time,
     replace_non_finite,
@@ -193,17 +192,7 @@ def _add_answers(task: Row, item: str, draft: StudyDraft, regions: Counter[str])
 def _add_condition(name: str, draft: StudyDraft) -> str:
     """Add the condition of a model or of a person."""
     provider = "person" if name.startswith("rater-") else name.rpartition("/")[0]
-    return draft.add_condition(
-        StudyCondition(
-            key=name,
-            model=name.rpartition("/")[2],
-            model_id=name,
-            provider=provider,
-            prompt="label-studio-task",
-            messages=INPUT_TURN,
-            sampler="label-studio-default",
-        )
-    )
+    return draft.add_condition(build_condition("label-studio", name, name, "label-studio-task", provider=provider))
 
 
 def _take(result: Row, regions: Counter[str]) -> str:

@@ -16,17 +16,15 @@ from typing import Any
 
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
-    INPUT_TURN,
     StudyCondition,
     StudyError,
     StudyItem,
+    build_condition,
     make_metric_score,
-    name_sampler,
     read_number,
     read_settings,
     read_time,
     replace_non_finite,
-    split_model,
 )
 from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import (
@@ -64,7 +62,7 @@ def read_lm_eval(files: Sequence[Path], draft: StudyDraft) -> None:
         draft.where = file.name
         draft.count("without results", not run)
         tasks_by_run[file.parent, date].add(task)
-        condition = draft.add_condition(_build_condition(date or file.stem, file, run))
+        condition = draft.add_condition(_build_run_condition(date or file.stem, file, run))
         _add_samples(draft, file, task, condition, read_time(run.get("date")), hashes)
     for (folder, date), run in runs.items():
         names = (run.get("results") or {}).keys() - tasks_by_run[folder, date]
@@ -76,7 +74,7 @@ def read_lm_eval(files: Sequence[Path], draft: StudyDraft) -> None:
     draft.name = ", ".join(sorted(set().union(*tasks_by_run.values())))[:200]
 
 
-def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
+def _build_run_condition(date: str, file: Path, run: Row) -> StudyCondition:
     """Return the condition of a run. Its settings are those that all of its generating tasks have in common."""
     config = run.get("config") or {}
     arguments = _parse_arguments(config.get("model_args"))
@@ -96,16 +94,8 @@ def _build_condition(date: str, file: Path, run: Row) -> StudyCondition:
         name: float(value) if name in ("temperature", "top_p") else int(value)
         for name, value in read_settings(shared).items()
     }
-    system = run.get("system_instruction")
-    turns = ({"role": "system", "content": str(system)},) if system else ()
-    return StudyCondition(
-        key=f"{model}, {date}",
-        **split_model(model),
-        prompt="lm-eval",
-        messages=(*turns, *INPUT_TURN),
-        sampler=name_sampler("lm-eval", settings),
-        settings=settings,
-    )
+    system = [str(run["system_instruction"])] if run.get("system_instruction") else []
+    return build_condition("lm-eval", f"{model}, {date}", model, "lm-eval", settings, system)
 
 
 def _parse_arguments(value: Any) -> dict[str, Any]:

@@ -101,7 +101,10 @@ def read_config(design_file: DesignFile) -> StudyDesign:
     design["description"] = str(content.get("description") or "")
     for model in design["models"]:
         model["endpoint"] = names.endpoint or slugify_name(str(configs[0]["provider"]))
-    notes = [*_list_notes(configs), *_find_unknown_keys(entries)]
+    notes = list(_list_notes(configs))
+    known_keys = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
+    if unknown_keys := sorted({str(key) for entry in entries for key in entry} - known_keys):
+        notes.append(f"Unknown keys are not taken: {', '.join(unknown_keys)[:300]}.")
     dataset = str(content.get("dataset") or configs[0]["image_set"])
     return design_file.build("OASIS-LLM", str(content["name"]), design, notes, dataset=dataset)
 
@@ -171,9 +174,3 @@ def _list_notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for key, reason in NOT_TAKEN.items():
         if any(config.get(key) is not None for config in configs):
             yield f"{key} is not taken: {reason}."
-
-
-def _find_unknown_keys(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    known_keys = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
-    names = sorted({str(key) for entry in entries for key in entry} - known_keys)
-    return [f"Unknown keys are not taken: {', '.join(names)[:300]}."] if names else []

@@ -20,13 +20,12 @@ from datasets_app.importing.table_dump import is_duckdb
 from grading_app.study_import.formats.oasis_design import is_config, read_config
 from grading_app.study_import.stored_tables import StoredTables, read_database
 from grading_app.study_import.study import (
-    INPUT_TURN,
     HumanNorm,
     StudyCondition,
     StudyDimension,
     StudyError,
     StudyItem,
-    name_sampler,
+    build_condition,
     read_finish,
     read_time,
 )
@@ -241,7 +240,7 @@ def read_oasis_duckdb(files: Sequence[Path], draft: StudyDraft) -> None:
     sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()}, draft)
     # The runs in the order of their creation, with those that have no configuration at the end.
     for run in dict.fromkeys([*(run for run in configs if run in facts.models), *facts.models]):
-        draft.add_condition(_build_condition(run, facts, configs.get(run, {})))
+        draft.add_condition(_build_run_condition(run, facts, configs.get(run, {})))
     folder = draft.path if draft.path.is_dir() else draft.path.parent
     _add_items(folder, dict.fromkeys([*facts.images, *(key for one in sets.values() for key in one.images)]), draft)
     draft.items = {key: _mark_excluded(item, facts, sets) for key, item in draft.items.items()}
@@ -286,21 +285,12 @@ def _read_configs(tables: StoredTables, draft: StudyDraft) -> dict[str, dict[str
     return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
 
 
-def _build_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyCondition:
+def _build_run_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyCondition:
     model = str(config.get("model") or facts.models[run]).removeprefix("openrouter/")
     settings = {name: config[name] for name in ("temperature", "max_tokens") if config.get(name) is not None}
-    system = config.get("system_prompt_override")
-    turns = ({"role": "system", "content": str(system)},) if system else ()
-    return StudyCondition(
-        run,
-        model.rpartition("/")[2],
-        model,
-        provider=str(config.get("provider") or ""),
-        prompt="oasis-llm-rating",
-        messages=(*turns, *INPUT_TURN),
-        sampler=name_sampler("oasis-llm", settings),
-        settings=settings,
-    )
+    system = [str(config["system_prompt_override"])] if config.get("system_prompt_override") else []
+    provider = str(config.get("provider") or "")
+    return build_condition(TOOL, run, model, "oasis-llm-rating", settings, system, provider=provider)
 
 
 # --- image sets -------------------------------------------------------------------------------------------------------

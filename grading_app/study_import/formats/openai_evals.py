@@ -14,7 +14,6 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
-    INPUT_TURN,
     StudyCall,
     StudyCondition,
     StudyDesign,
@@ -23,6 +22,7 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyScore,
     StudyTrial,
+    build_condition,
     dig,
     dig_fields,
     make_metric_score,
@@ -82,23 +82,16 @@ def read_openai_evals(files: Sequence[Path], draft: StudyDraft) -> None:
                 samples.setdefault(str(row["sample_id"]))
                 offsets.append_number((str(row["sample_id"]),), offset)
         draft.where = file.name
-        condition = draft.add_condition(_build_condition(file, spec))
         evals.add(str(spec.get("base_eval") or draft.path.stem))
+        model = "+".join(map(str, spec.get("completion_fns") or ["unknown"]))
+        prompt = f"openai-evals-{slugify_name(str(spec.get('base_eval') or 'eval'))}"[:70]
+        condition = draft.add_condition(
+            build_condition("openai-evals", str(spec.get("run_id") or file.name), model, prompt)
+        )
         for sample in samples:
             draft.where = f"{file.name}, sample {sample}"
             _add_sample(draft, spec, condition, sample, read_objects_at(file, offsets.list_numbers((sample,))))
     draft.name = ", ".join(sorted(evals))[:200]
-
-
-def _build_condition(file: Path, spec: Row) -> StudyCondition:
-    model = "+".join(map(str, spec.get("completion_fns") or ["unknown"]))
-    return StudyCondition(
-        key=str(spec.get("run_id") or file.name),
-        **split_model(model),
-        prompt=f"openai-evals-{slugify_name(str(spec.get('base_eval') or 'eval'))}"[:70],
-        messages=INPUT_TURN,
-        sampler="openai-evals-default",
-    )
 
 
 def _list_turns(prompt: Any) -> list[dict[str, str]]:
