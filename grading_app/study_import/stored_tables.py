@@ -26,7 +26,8 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # One cursor: a connection keeps a reference to each.
+        self._cursor = sqlite3.connect("", isolation_level=None, check_same_thread=False).cursor()
         for statement in (
             f"PRAGMA cache_size = -{CACHE_KIB}",
             "PRAGMA journal_mode = OFF",
@@ -34,20 +35,20 @@ class KeyIndex:
             "CREATE TABLE entry (key BLOB PRIMARY KEY, value) WITHOUT ROWID",
             "BEGIN",
         ):
-            self._database.execute(statement)
+            self._cursor.execute(statement)
 
     def add(self, key: Sequence[object], value: str | None = None) -> bool:
         """Store the value unless the key has one already. Return whether the key is new."""
-        cursor = self._database.execute("INSERT OR IGNORE INTO entry VALUES (?, ?)", (_hash_key(key), value))
-        return cursor.rowcount == 1
+        self._cursor.execute("INSERT OR IGNORE INTO entry VALUES (?, ?)", (_hash_key(key), value))
+        return self._cursor.rowcount == 1
 
     def get(self, key: Sequence[object]) -> str | None:
-        row = self._database.execute("SELECT value FROM entry WHERE key = ?", (_hash_key(key),)).fetchone()
+        row = self._cursor.execute("SELECT value FROM entry WHERE key = ?", (_hash_key(key),)).fetchone()
         return None if row is None else row[0]
 
     def append_number(self, key: Sequence[object], number: int) -> None:
         """Add a number to the list of the key."""
-        self._database.execute(
+        self._cursor.execute(
             "INSERT INTO entry VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = value || ' ' || excluded.value",
             (_hash_key(key), str(number)),
         )
@@ -58,7 +59,7 @@ class KeyIndex:
 
     def count(self, key: Sequence[object]) -> int:
         """Count an occurrence of the key. Return the number of its earlier ones."""
-        row = self._database.execute(
+        row = self._cursor.execute(
             "INSERT INTO entry VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value",
             (_hash_key(key),),
         ).fetchone()

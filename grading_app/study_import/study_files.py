@@ -62,7 +62,7 @@ def read_trials(path: Path) -> Iterator[StudyTrial]:
 def to_json_value(value: Any) -> Any:
     """Return the value as JSON types. Decimals, times and paths become text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
+        return {name: to_json_value(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
         return {str(name): to_json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -95,6 +95,6 @@ def _convert_value(hint: Any, value: Any) -> Any:
     if isinstance(value, dict) and get_args(hint) and is_dataclass(get_args(hint)[1]):
         return {name: _convert_value(get_args(hint)[1], part) for name, part in value.items()}
     if isinstance(value, list) and get_args(hint):
-        parts = (_convert_value(get_args(hint)[0], part) for part in value)
-        return tuple(parts) if get_origin(hint) is tuple else list(parts)
+        parts = [_convert_value(get_args(hint)[0], part) for part in value]
+        return tuple(parts) if get_origin(hint) is tuple else parts
     return value

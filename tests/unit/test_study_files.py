@@ -12,7 +12,7 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
 )
-from grading_app.study_import.upload_reader import load_study_files, write_study_files
+from grading_app.study_import.study_files import load_study_files, write_study_files
 
 TRIAL = StudyTrial(
     where="file, row 2", condition="c", item="a", sample_idx=1, is_done=True, dimension="joy", cost_usd=Decimal("0.10"),

@@ -20,7 +20,8 @@ from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
 from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import Study, StudyError
-from grading_app.study_import.upload_reader import read_study_upload, to_json_value
+from grading_app.study_import.study_files import to_json_value
+from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Trial
 from runs_app.taskqueue.task_payloads import FUNCTIONS
 from tests import factories
