@@ -206,14 +206,30 @@ async def listen_for_revocations(prepared: Any) -> None:
 
     names = ("dbname", "user", "password", "host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey")
     parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
+    loop = asyncio.get_running_loop()
+
+    def read(session: psycopg.AsyncConnection[Any], ended: asyncio.Event) -> None:
+        try:
+            session.pgconn.consume_input()
+            while notice := session.pgconn.notifies():
+                prepared.revoke(int(notice.extra))
+        except psycopg.Error:
+            loop.remove_reader(session.fileno())
+            ended.set()
+
     while True:
         try:
             async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as session:
                 await session.execute(f"LISTEN {REVOKED_CHANNEL}")
-                async for notice in session.notifies():
-                    prepared.revoke(int(notice.payload))
+                ended = asyncio.Event()
+                loop.add_reader(session.fileno(), read, session, ended)
+                try:
+                    await ended.wait()
+                finally:
+                    loop.remove_reader(session.fileno())
         except (psycopg.Error, OSError):
-            logger.warning("the gateway does not hear of revoked tokens, and reads them every second")
+            pass
+        logger.warning("the gateway does not hear of revoked tokens, and reads them every second")
         await asyncio.sleep(LISTEN_AGAIN_S)
 
 
