@@ -159,7 +159,11 @@ async def answer_call(
     try:
         call, payload = await _read_call(queue, access, form, headers, body)
         if headers.get(CACHE_HEADER, "").lower() == "reuse":
-            trial = await queue.read(find_cached_call, call.cache_key)
+            while (trial := await queue.read(find_cached_call, call.cache_key)) is None:
+                if (equal := queue.in_flight.get(call.cache_key)) is None:
+                    break
+                await asyncio.wait([equal])
+                await queue.write()
             if trial is not None:
                 claim = await queue.admit(replace(call, from_cache=True))
                 reply = trial.external_call.reply.encode()
@@ -255,7 +259,18 @@ def _find_run(experiment: Experiment, name: str) -> Run | None:
 async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> ProgramReply:
     """Make the call. It goes on to its end and is recorded, also when its program leaves: the provider bills it."""
     exchange, url, headers, body = _prepare(call, payload)
-    claim = await _admit(queue, call)
+    ended = queue.in_flight[call.cache_key] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        ended.set_result(None)
+        if queue.in_flight.get(call.cache_key) is ended:
+            del queue.in_flight[call.cache_key]
+
+    try:
+        claim = await _admit(queue, call)
+    except BaseException:
+        end()
+        raise
 
     async def make() -> CallFailure | None:
         try:
@@ -269,6 +284,7 @@ async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[st
             return None
         finally:
             exchange.pieces.put_nowait(None)
+            end()
 
     made = queue.start(make())
     await exchange.head_arrived.wait()

@@ -64,7 +64,7 @@ class Executors:
 
 @dataclass(slots=True)
 class ExternalQueue:
-    """The external calls of one event loop."""
+    """The external calls of one event loop. `in_flight` has a future for each, by the key of its request."""
 
     executors: Executors
     spool: ResultSpool | None = None
@@ -72,6 +72,7 @@ class ExternalQueue:
     record_after_s: float = RECORD_AFTER_S
     calls: set[asyncio.Task[Any]] = field(default_factory=set)
     prepared: PreparedCalls | None = None
+    in_flight: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     _waiting: deque[tuple[ExternalRequest, asyncio.Future[Claim]]] = field(default_factory=deque)
     _starts: list[StartedCall] = field(default_factory=list)
     _results: list[Result] = field(default_factory=list)
@@ -210,10 +211,14 @@ class ExternalQueue:
         had_prepared = self.prepared is not None and self.prepared.release()
         if not (self._results or had_prepared or is_writing):
             return False
+        await self.write()
+        return True
+
+    async def write(self) -> None:
+        """Record the results so far."""
         self._write_now()
         if self._writing is not None:
             await asyncio.shield(self._writing)
-        return True
 
     async def finish(self, seconds: float | None = None) -> None:
         """Wait for the calls in flight, at most these seconds, and record all results."""
