@@ -1,4 +1,4 @@
-"""Trials over HTTP into a pandas frame: `python -m benchmarks.api [TRIALS]`.
+"""Trials over HTTP into frames, and the status: `python -m benchmarks.api [TRIALS]`.
 
 A whole site (`up`) serves the trials on loopback. The client reads them in a process of its own. The server's memory is
 the sum over the web server and its export.
@@ -23,6 +23,14 @@ frame = trials.to_{kind}()
 seconds = time.perf_counter() - start
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(f"{kind}: {{len(frame):,}} trials in {{seconds:.1f}} s, client {{memory:,}} MB", flush=True)
+"""
+STATUS = """
+import time
+from evalsite_client import Lab
+for attempt in ("first", "again"):
+    start = time.perf_counter()
+    done = Lab().experiment("stored").status()["done"]
+    print(f"status, {attempt}: {done:,} trials done in {time.perf_counter() - start:.2f} s", flush=True)
 """
 
 
@@ -67,9 +75,10 @@ def main(rows: int) -> None:
             "EVALSITE_TOKEN": token.strip(),
             "PYTHONPATH": str(ROOT / "client"),
         }
-        for kind in ("arrow", "pandas"):
+        programs = [READ.format(kind=kind) for kind in ("arrow", "pandas", "polars")]
+        for program in (*programs, STATUS):
             before, peak = measure_memory(pids), 0
-            reader = subprocess.Popen([sys.executable, "-c", READ.format(kind=kind)], env=variables)
+            reader = subprocess.Popen([sys.executable, "-c", program], env=variables)
             while reader.poll() is None:
                 peak = max(peak, measure_memory(pids))
                 time.sleep(0.1)
