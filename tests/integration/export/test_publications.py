@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import zipfile
 from datetime import date
 
@@ -129,6 +130,17 @@ def test_every_eval_ever_gets_each_condition_with_its_interval(folder):
         bounds = details["uncertainty"]["confidence_interval"]
         assert bounds["lower"] < 0.5 < bounds["upper"]
         assert all(isinstance(record[name], str) for name in ("schema_version", "evaluation_id", "retrieved_timestamp"))
+
+
+def test_no_file_names_a_host_that_its_format_does_not_prescribe(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    hosts = {
+        host
+        for path in files
+        for host in re.findall(r"[a-z]+://([\w.-]+)", path.read_bytes().decode("utf-8", "replace"))
+    }
+    assert hosts == {"datacite.org", "mlcommons.org", "purl.org", "schema.org"}
+    assert len(files) > 15
 
 
 def test_a_publication_waits_for_the_end_of_runs(study):
