@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from runs_app.llm.answers import ProviderAnswer, TokenCounts
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, CostSource, ErrorClass
@@ -42,7 +42,7 @@ def read_reply(
         response_id=_truncate(payload.get("id") or payload.get("responseId"), 200),
         served_model=_truncate(_strip_provider(answer.model, request), 200),
         served_provider=_truncate(payload.get("provider") or request.provider, 80),
-        **tokens,
+        **cast(dict[str, Any], tokens),
         cost_usd=cost,
         cost_source=source,
         latency_ms=latency_ms,

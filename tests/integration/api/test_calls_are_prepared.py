@@ -53,7 +53,7 @@ def make_call(experiment):
         messages = [{"role": "user", "content": text}]
         return ExternalRequest(run, "openai", "night", token.pk, str(token), messages, {"n": 1}, tokens, tokens, "key")
 
-    make.token = token
+    make.token = token  # type: ignore[attr-defined]
     return make
 
 

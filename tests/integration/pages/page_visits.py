@@ -79,8 +79,8 @@ def _make_own_visits(lab):
     return [
         Visit("library_edit", "owner", reverse("library_edit", args=["prompts", draft.name, draft.version])),
         Visit("rating_queue_edit", "owner", reverse("rating_queue_edit", args=[queue.name])),
-        Visit("dataset_import", "owner", table.url),
-        Visit("study_import", "owner", study.url),
+        Visit("dataset_import", "owner", table["Location"]),
+        Visit("study_import", "owner", study["Location"]),
         Visit("rating_join", None, reverse("rating_join", args=[token])),
         Visit("login", None, reverse("login")),
     ]
