@@ -1,19 +1,22 @@
 """The transcript of an item: what each condition of an experiment was asked, what it answered, and all verdicts."""
 
+import re
 import time
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from lxml import html
 
 from evalsite.lib import permissions
 from grading_app.models import BlindReading
+from grading_app.rating.queues import open_queue
 from grading_app.results import transcript
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
-from tests.factories.queues import make_answer_queue, make_image, make_rater, rate_all
+from tests.factories.queues import make_answer_queue, make_image, make_queue, make_rater, rate_all
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -67,19 +70,29 @@ def test_each_prompt_has_its_own_messages(client, owner):
     assert [each.turns.turns[-1].text.split(":")[0] for each in conversations] == ["brief", "careful"]
 
 
-def test_it_shows_image_reasoning_and_the_judges_reasons(client, owner):
+def test_it_shows_messages_image_reasoning_verdicts_and_peoples_ratings(client, owner):
     items = [{"key": "face", "input": "How pleasant?", "target": "4", "image": make_image(1)}]
     experiment = make_study(
-        owner, dataset=factories.make_dataset("faces", items),
+        owner, models=("one",), dataset=factories.make_dataset("faces", items),
         prompts=[factories.make_prompt("look", messages=[PICTURE])],
-        answer=lambda *_: {"answer": "4", "reasoning": "The mouth smiles."},
+        answer=lambda *_: {"answer": "It is a 4.", "reasoning": "The mouth smiles."},
     )  # fmt: skip
     rubric = make_scale_rubric("strict", low=0, high=1)
     make_gradings(experiment, "judge", lambda trial: 1.0, rubric=rubric, reasoning="It names the number.")
-    text = page_text(open_transcript(client, experiment, "face"))
-    assert 'alt="Image of face"' in text
-    assert text.count("The mouth smiles.") == 2
-    assert text.count("It names the number.") == 2
+    of_answers = make_answer_queue("reading", experiment=experiment)
+    of_items = make_queue("looking", owner=owner, dataset=experiment.dataset, opened=False)
+    of_items.dimensions.set([factories.make_dimension("arousal")])
+    open_queue(of_items, by=owner, reason="ready")
+    for queue, values in ((of_answers, (2, 3)), (of_items, (5, 6, 7))):
+        for value in values:
+            rate_all(make_rater(queue, started=True), value)
+    page = html.fromstring(open_transcript(client, experiment, "face").content)
+    text = " ".join(page.xpath("//main")[0].text_content().split())
+    for part in ("How pleasant?", "It is a 4.", "The mouth smiles.", "It names the number.", "✓ right"):
+        assert part in text, part
+    assert len(page.xpath("//main//img[@alt='Image of face']")) == 1
+    assert "2.50 people, reading-goodness, n 2" in text
+    assert re.search(r"People, arousal ?6\.00 n 3", text), text
 
 
 def test_calls_of_tools_stand_with_the_answer_that_made_them(client, owner):
