@@ -11,21 +11,19 @@ import pytest
 from django.urls import reverse
 from lxml import html
 
-from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
+from runs_app.templatetags.experiment_tabs import TABS
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.judges import write_ledger
+from tests.integration.results.test_text_in_figures import make_space_study
 
 pytestmark = pytest.mark.django_db
 NUMBER = re.compile(r"[−-]?\d*\.\d+")
-PAGES = (
-    "experiment_results", "experiment_analysis", "experiment_agreement", "experiment_grading", "experiment_ledger",
-    "experiment_report",
-)  # fmt: skip
 EXCEPTIONS = {
+    ("compare", "Difference", "All tests of the difference"): "the second one is the complete table",
     ("experiment_analysis", "Differences between conditions", "All tests of differences"):
         "the second one is the complete table, with every test and every column",
     ("experiment_analysis", "Differences between conditions", "Scores by condition"):
@@ -34,6 +32,17 @@ EXCEPTIONS = {
         "two methods, which have the same F for complete data",
 }  # fmt: skip
 """Pairs of tables that may share numbers, with the reason."""
+
+
+def list_pages(experiment):
+    """Return the addresses of all pages under the six tabs, and of the comparison of two conditions, by name."""
+    slug, names = experiment.slug, {name for pages in TABS.values() for _, name in pages} - {"trial_list"}
+    a, b = (f"{slug}:{key}" for key in experiment.conditions.order_by("pk").values_list("pk", flat=True)[:2])
+    return {
+        **{name: reverse(name, args=[slug]) for name in sorted(names)},
+        "trial_list": reverse("trial_list", query={"experiment": slug}),
+        "compare": reverse("compare", query={"a": a, "b": b}),
+    }
 
 
 def are_of_two_measures(first, second):
@@ -73,19 +82,19 @@ def find_repeated_numbers(text):
     return repeated
 
 
-@pytest.fixture
-def study(monkeypatch):
-    """Two models and two prompts over 37 questions, graded by a rule and by a judge that is wrong on some."""
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+def make_study():
+    """Create two models and two prompts over 37 questions in two waves, graded by a rule and by a judge."""
     items = [{"key": f"q-{n:02}", "input": f"What is {n} plus {n}?", "target": str(2 * n)} for n in range(37)]
     experiment = factories.make_experiment(
-        "sums", owner=factories.make_user("owner", permissions.RESEARCHER),
-        dataset=factories.make_dataset("sums", items), scorers=["exact_match"],
+        "sums", dataset=factories.make_dataset("sums", items), scorers=["exact_match"],
         models=[factories.make_model("large"), factories.make_model("small")],
         prompts=[factories.make_prompt("plain"), factories.make_prompt("careful")],
     )  # fmt: skip
-    for limit, run in zip((30, 33, 11, 17), factories.make_runs(experiment, status="done"), strict=True):
-        factories.plan_trials(run, answer=lambda item, *_, limit=limit: item.target if item.position < limit else "no")
+    for wave, limits in ((0, (30, 33, 11, 17)), (1, (29, 32, 12, 14))):
+        for limit, run in zip(limits, factories.make_runs(experiment, wave=wave, status="done"), strict=True):
+            factories.plan_trials(
+                run, answer=lambda item, *_, limit=limit: item.target if item.position < limit else "no"
+            )
     grade(experiment, by="a test")
     make_gradings(
         experiment, "strict", lambda trial: float(trial.answer != "no" and trial.item.position % 9 != 3),
@@ -102,17 +111,25 @@ def test_the_search_finds_a_number_in_two_tables():
     assert find_repeated_numbers(page) == {("T1", "T2"): {("large", "83.8")}}
 
 
-def test_no_page_shows_a_number_in_two_tables(study, client):
+@pytest.mark.parametrize("make", [make_study, make_space_study])
+def test_no_page_shows_a_number_in_two_tables(client, monkeypatch, make):
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_, **__: None)
+    study = make()
     client.force_login(study.owner)
-    for name in PAGES:
-        client.get(reverse(name, args=["sums"]))
+    pages, texts = list_pages(study), {}
+    for name, address in pages.items():
+        client.get(address)
         compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
-    counts, repeated = {}, {}
-    for name in PAGES:
-        text = client.get(reverse(name, args=["sums"])).content.decode()
-        counts[name] = len(html.fromstring(text).xpath("//main//table"))
-        for tables, found in find_repeated_numbers(text).items():
-            if (name, *tables) not in EXCEPTIONS and not are_of_two_measures(*tables):
-                repeated[name, *tables] = found
+        response = client.get(address)
+        if response.status_code == 200:
+            texts[name] = response.content.decode()
+    repeated = {
+        (name, *tables): found
+        for name, text in texts.items()
+        for tables, found in find_repeated_numbers(text).items()
+        if (name, *tables) not in EXCEPTIONS and not are_of_two_measures(*tables)
+    }
     assert not repeated, "\n".join(f"{tables}: {sorted(found)[:6]}" for tables, found in repeated.items())
-    assert all(counts.values()), f"a page without a table was not ready: {counts}"
+    with_tables = {name for name, text in texts.items() if html.fromstring(text).xpath("//main//table")}
+    assert {"experiment_results", "experiment_analysis", "experiment_report", "experiment_detail"} <= with_tables
+    assert not [name for name, text in texts.items() if "A worker is calculating" in text]
