@@ -122,21 +122,6 @@ def show_lengths(query: ExplorerQuery) -> ViewContent:
     lengths = cached.value
     if lengths is None or not lengths.answers:
         return ViewContent([], [], cached, "No answer has a token count." if lengths else "")
-    table = _make_length_table(query, lengths)
-    figure = Figure(
-        f"{PREFIX}hazard",
-        "Tokens until the end",
-        "Bands: 95 % at each number of tokens. Finished: Kaplan–Meier, where a cut-off answer counts until its cut.",
-        "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
-        lambda width: (width, 280 + KEY_HEIGHT * 3),
-        lambda width: _draw_lengths(lengths, width),
-        lambda: table,
-        page="explorer",
-    )
-    return ViewContent([table], [figure], cached)
-
-
-def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
     rows: list[Row] = []
     for step in thin_steps(lengths.estimate_survival(), 60):
         right, cut = (lengths.estimate_share_until(counts, step.time) for counts in (lengths.right, lengths.cut))
@@ -168,7 +153,18 @@ def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTa
         "pointwise."
     )
     title = f"{query.task}, {query.labels[query.condition]}"
-    return ResultTable("hazard", title, columns, rows, formula=formula)
+    table = ResultTable("hazard", title, columns, rows, formula=formula)
+    figure = Figure(
+        f"{PREFIX}hazard",
+        "Tokens until the end",
+        "Bands: 95 % at each number of tokens. Finished: Kaplan–Meier, where a cut-off answer counts until its cut.",
+        "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
+        lambda width: (width, 280 + KEY_HEIGHT * 3),
+        lambda width: _draw_lengths(lengths, width),
+        lambda: table,
+        page="explorer",
+    )
+    return ViewContent([table], [figure], cached)
 
 
 def _draw_lengths(lengths: AnswerLengths, width: int) -> Drawing:
@@ -191,22 +187,6 @@ def show_spectra(query: ExplorerQuery) -> ViewContent:
         return ViewContent([], [], cached, problem)
     step = (len(spectra) - 1) / max(1, MAX_LINES - 1)
     drawn = [spectra[round(index * step)] for index in range(min(MAX_LINES, len(spectra)))]
-    table = _make_spectrum_table(query, spectra)
-    figure = Figure(
-        f"{PREFIX}spectrum",
-        "Spectrum of the questions",
-        "Share of the variance of the token ids by frequency, from slow to fast. At most six points are drawn.",
-        f"Spectra of {len(drawn)} points. The table holds the numbers.",
-        lambda width: (width, 280 + KEY_HEIGHT * len(drawn)),
-        lambda width: _draw_spectra(drawn, width),
-        lambda: table,
-        page="explorer",
-    )
-    note = f"At most {MAX_PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return ViewContent([table], [figure], cached, note)
-
-
-def _make_spectrum_table(query: ExplorerQuery, spectra: Sequence[PromptSpectrum]) -> ResultTable:
     mean = [sum(row.power[band] for row in spectra) / len(spectra) for band in range(BINS)]
     mean_spectrum = Spectrum(len(spectra), 0.0, tuple(mean), 0.0, 0.0)
     names = list(dict.fromkeys(name for row in spectra for name in row.params))
@@ -236,7 +216,19 @@ def _make_spectrum_table(query: ExplorerQuery, spectra: Sequence[PromptSpectrum]
         f"question, in {BINS} bands, averaged. Entropy: of the bands, 1 for noise. Flatness: geometric by arithmetic "
         "mean of the bands. Distance: half the sum of absolute differences from the mean over points, 0 to 1."
     )
-    return ResultTable("spectrum", f"Questions of {query.task} by point", columns, rows, formula=formula)
+    table = ResultTable("spectrum", f"Questions of {query.task} by point", columns, rows, formula=formula)
+    figure = Figure(
+        f"{PREFIX}spectrum",
+        "Spectrum of the questions",
+        "Share of the variance of the token ids by frequency, from slow to fast. At most six points are drawn.",
+        f"Spectra of {len(drawn)} points. The table holds the numbers.",
+        lambda width: (width, 280 + KEY_HEIGHT * len(drawn)),
+        lambda width: _draw_spectra(drawn, width),
+        lambda: table,
+        page="explorer",
+    )
+    note = f"At most {MAX_PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
+    return ViewContent([table], [figure], cached, note)
 
 
 def _draw_spectra(spectra: Sequence[PromptSpectrum], width: int) -> Drawing:

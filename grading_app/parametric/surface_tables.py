@@ -81,7 +81,25 @@ def make_models_table(query: ExplorerQuery) -> ResultTable:
 
 def make_difference_table(query: ExplorerQuery) -> ResultTable:
     """Return one row per cell of both conditions: the compared condition minus the chosen condition."""
-    rows = _list_difference_rows(query)
+    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
+    rows: list[Row] = []
+    for y in query.grid.rows:
+        for x in query.x.labels:
+            a, b = first.get((x, y)), second.get((x, y))
+            difference = subtract_estimates(a, b) if a and b else None
+            if a and b and difference:
+                rows.append(
+                    {
+                        query.x.name: x,
+                        **({query.y.name: y} if query.y else {}),
+                        "difference": difference[0],
+                        "interval": difference[1:],
+                        "a": a.value,
+                        "b": b.value,
+                        "n_a": a.tally.total,
+                        "n_b": b.tally.total,
+                    }
+                )
     columns = [
         *_list_axis_columns(query),
         ResultColumn("difference", "Difference", "signed"),
@@ -108,29 +126,6 @@ def make_difference_table(query: ExplorerQuery) -> ResultTable:
         ),
         notes=_list_notes(query),
     )
-
-
-def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
-    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
-    rows: list[Row] = []
-    for y in query.grid.rows:
-        for x in query.x.labels:
-            a, b = first.get((x, y)), second.get((x, y))
-            difference = subtract_estimates(a, b) if a and b else None
-            if a and b and difference:
-                rows.append(
-                    {
-                        query.x.name: x,
-                        **({query.y.name: y} if query.y else {}),
-                        "difference": difference[0],
-                        "interval": difference[1:],
-                        "a": a.value,
-                        "b": b.value,
-                        "n_a": a.tally.total,
-                        "n_b": b.tally.total,
-                    }
-                )
-    return rows
 
 
 def make_readings_table(query: ExplorerQuery) -> ResultTable:

@@ -112,19 +112,13 @@ def _estimate_by_fisher_z(x: Floats, y: Floats, times: Floats, confidence: float
         return None  # All pairs agree. Other units may differ.
     moments = compute_moments(x, y, weights)
     shift = float(moments.difference[0] ** 2 / math.sqrt(moments.variance_x[0] * moments.variance_y[0]))
-    reach = normal_quantile(confidence) * math.sqrt(_variance_of_z(n, rho_c, r, shift))
-    return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), method)
-
-
-def _variance_of_z(n: float, rho_c: float, r: float, shift: float) -> float:
-    """Return the variance of Fisher's z of rho_c.
-
-    shift: the squared difference of the means over the product of the standard deviations (Lin's u^2).
-    """
+    # The variance of Fisher's z of rho_c. shift: the squared difference of the means over the product of the standard
+    # deviations (Lin's u^2).
     rest = 1 - rho_c**2
     terms = (
         (1 - r**2) * rho_c**2 / (rest * r**2),
         2 * rho_c**3 * (1 - rho_c) * shift / (r * rest**2),
         -(rho_c**4) * shift**2 / (2 * r**2 * rest**2),
     )
-    return max(0.0, sum(terms)) / (n - 2)
+    reach = normal_quantile(confidence) * math.sqrt(max(0.0, sum(terms)) / (n - 2))
+    return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), method)

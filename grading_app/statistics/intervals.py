@@ -114,14 +114,11 @@ def bounded_score_interval(
     squares = clusters * (clusters - 1) * (se / span) ** 2 + clusters * (p - shrunk) ** 2
     squares += ITEMS_AT_EACH_END * (shrunk**2 + (1 - shrunk) ** 2)
     n = clusters * n_items * shrunk * (1 - shrunk) / squares
-    center, margin = _score_interval(p, n, student_quantile(confidence, clusters - 1))
-    return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
-
-
-def _score_interval(p: float, n: float, t: float) -> tuple[float, float]:
-    """Return center and half-width of the score interval of a share p of n answers, with quantile t."""
+    # Center and half-width of the score interval of a share p of n answers, with quantile t.
+    t = student_quantile(confidence, clusters - 1)
     shrink = 1 + t * t / n
-    return (p + t * t / (2 * n)) / shrink, t * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n)) / shrink
+    center, margin = (p + t * t / (2 * n)) / shrink, t * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n)) / shrink
+    return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
 
 
 def _estimate_share(sums: ClusterSums, confidence: float) -> ScoreEstimate | None:

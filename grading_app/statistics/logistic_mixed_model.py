@@ -262,28 +262,10 @@ class _Cells:
         """Return -2 log likelihood with its gradient in (a, b if any, effects)."""
         if len(parameters) == 1 + self.x.shape[1]:
             return self._integrate_items(parameters[0], self.x @ parameters[1:])
-        return self._approximate(parameters[0], parameters[1], self.x @ parameters[2:])
-
-    def _integrate_items(self, a: float, fixed: Floats) -> tuple[float, Floats]:
-        """Return the deviance by quadrature around the mode of each item, with its gradient."""
-        residual, w, _, _ = self._find_modes(a, 0.0, fixed)
-        z, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        width = 1 / np.sqrt(1 + a**2 * w.sum(axis=1, keepdims=True))
-        levels = a * residual.sum(axis=1, keepdims=True) + width * z  # (patterns, nodes), in units of a.
-        log_odds = fixed[:, None] + a * levels[:, None, :]  # (patterns, conditions, nodes)
-        right, n = self.right[:, :, None], self.n[:, :, None]
-        logs = (right * log_odds - n * np.logaddexp(0, log_odds)).sum(axis=1) - levels**2 / 2 + z**2 / 2
-        highest = logs.max(axis=1, keepdims=True)
-        shares = weights * np.exp(logs - highest)
-        total = shares.sum(axis=1, keepdims=True)
-        value = -2 * (highest + np.log(total * width / math.sqrt(2 * math.pi)))
-        at_nodes = (right - n * (0.5 + np.tanh(log_odds / 2) / 2)) * (shares / total)[:, None, :]
-        slope = -2 * float((self.times * (at_nodes.sum(axis=1) * levels).sum(axis=1, keepdims=True)).sum())
-        by_condition = -2 * (self.times * at_nodes.sum(axis=2)).sum(axis=0)
-        return float((self.times * value).sum()), np.concatenate([[slope], by_condition @ self.x])
-
-    def _approximate(self, a: float, b: float, fixed: Floats) -> tuple[float, Floats]:
-        """Return the deviance by Laplace's approximation, with its gradient."""
+        # The deviance by Laplace's approximation, with its gradient.
+        a = parameters[0]
+        b = parameters[1]
+        fixed = self.x @ parameters[2:]
         residual, w, third, u = self._find_modes(a, b, fixed)
         t = 1 / (1 + b**2 * w)
         wt, sums = w * t, residual.sum(axis=1, keepdims=True)
@@ -302,6 +284,24 @@ class _Cells:
         gradient = [float((self.times * slope).sum()) for slope in slopes]
         by_condition = (self.times * (moved - 2 * residual)).sum(axis=0)
         return float((self.times * value).sum()), np.concatenate([gradient, by_condition @ self.x])
+
+    def _integrate_items(self, a: float, fixed: Floats) -> tuple[float, Floats]:
+        """Return the deviance by quadrature around the mode of each item, with its gradient."""
+        residual, w, _, _ = self._find_modes(a, 0.0, fixed)
+        z, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        width = 1 / np.sqrt(1 + a**2 * w.sum(axis=1, keepdims=True))
+        levels = a * residual.sum(axis=1, keepdims=True) + width * z  # (patterns, nodes), in units of a.
+        log_odds = fixed[:, None] + a * levels[:, None, :]  # (patterns, conditions, nodes)
+        right, n = self.right[:, :, None], self.n[:, :, None]
+        logs = (right * log_odds - n * np.logaddexp(0, log_odds)).sum(axis=1) - levels**2 / 2 + z**2 / 2
+        highest = logs.max(axis=1, keepdims=True)
+        shares = weights * np.exp(logs - highest)
+        total = shares.sum(axis=1, keepdims=True)
+        value = -2 * (highest + np.log(total * width / math.sqrt(2 * math.pi)))
+        at_nodes = (right - n * (0.5 + np.tanh(log_odds / 2) / 2)) * (shares / total)[:, None, :]
+        slope = -2 * float((self.times * (at_nodes.sum(axis=1) * levels).sum(axis=1, keepdims=True)).sum())
+        by_condition = -2 * (self.times * at_nodes.sum(axis=2)).sum(axis=0)
+        return float((self.times * value).sum()), np.concatenate([[slope], by_condition @ self.x])
 
     def _find_modes(self, a: float, b: float, fixed: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Return residuals, binomial variances and their derivatives at the modes, and the random log-odds u.

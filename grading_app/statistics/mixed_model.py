@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.factorial_model import Term, TermTest, list_terms, select_estimable_terms
+from grading_app.statistics.factorial_model import TermTest, list_terms, select_estimable_terms
 from grading_app.statistics.item_scores import Floats, ItemScores
 
 MIN_ITEMS = 3
@@ -84,9 +84,18 @@ def fit_mixed_model(scores: ItemScores, levels: Mapping[str, Sequence[int]]) -> 
     if counts.max() > 1:
         repetition_variance = float(scores.within[has_score].sum() / (counts - 1).sum())
     interaction = fit.residual_sd**2 - (repetition_variance or 0.0) * float((1 / counts).mean())
+    from scipy.special import fdtrc
+
+    tests, start = [], 1
+    for term in terms:
+        q = term.columns.shape[1]
+        effects, block = fit.effects[start : start + q], fit.covariance[start : start + q, start : start + q]
+        start += q
+        f = float(effects @ np.linalg.solve(block, effects)) / q
+        tests.append(TermTest(term.factors, f, (q, df), float(fdtrc(q, df, f))))
     return MixedFit(
         len(present),
-        _test_terms(terms, fit, df),
+        tests,
         fit.item_sd,
         math.sqrt(max(0.0, interaction)),
         None if repetition_variance is None else math.sqrt(repetition_variance),
@@ -148,16 +157,3 @@ def fit_random_items(cells: Floats, x: Floats) -> RandomItems | None:
         best < len(grid) - 1,
         ratio <= BOUNDARY,
     )
-
-
-def _test_terms(terms: Sequence[Term], fit: RandomItems, df: int) -> list[TermTest]:
-    from scipy.special import fdtrc
-
-    tests, start = [], 1
-    for term in terms:
-        q = term.columns.shape[1]
-        effects, block = fit.effects[start : start + q], fit.covariance[start : start + q, start : start + q]
-        start += q
-        f = float(effects @ np.linalg.solve(block, effects)) / q
-        tests.append(TermTest(term.factors, f, (q, df), float(fdtrc(q, df, f))))
-    return tests

@@ -82,7 +82,19 @@ def corrected_mean(
     rating are excluded. Raise ValueError if no unit has both ratings, the judge is not a rater, or a unit has no item.
     """
     judged_units = ratings.select_units(ratings.given[:, ratings.column(judge)])
-    sample = _collect_sample(judged_units, judge, items)
+    clusters, times = group_by_item(judged_units, items), judged_units.times
+    is_rated = judged_units.drop_rater(judge).per_unit > 0
+    judge_values, means = judged_units.values[:, judged_units.column(judge)], compute_people_means(judged_units, judge)
+    sample = _Sample(
+        judge_values[~is_rated],
+        means[is_rated],
+        judge_values[is_rated],
+        times[~is_rated],
+        times[is_rated],
+        clusters.select_units(~is_rated),
+        clusters.select_units(is_rated),
+        set(judged_units.categories.tolist()) <= {0.0, 1.0},
+    )
     if not sample.y.size:
         raise ValueError("no unit was rated by the judge and by people")
     share = _find_best_share(sample) if sample.f.size else 0.0
@@ -102,17 +114,6 @@ def corrected_mean(
     )
     rectifier = float(np.average(sample.y - sample.g, weights=sample.times_y))
     return CorrectedMean(corrected, people_estimate, judge_estimate, share, rectifier)
-
-
-def _collect_sample(judged_units: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None) -> _Sample:
-    clusters, times = group_by_item(judged_units, items), judged_units.times
-    is_rated = judged_units.drop_rater(judge).per_unit > 0
-    judge_values, means = judged_units.values[:, judged_units.column(judge)], compute_people_means(judged_units, judge)
-    return _Sample(
-        judge_values[~is_rated], means[is_rated], judge_values[is_rated], times[~is_rated], times[is_rated],
-        clusters.select_units(~is_rated), clusters.select_units(is_rated),
-        set(judged_units.categories.tolist()) <= {0.0, 1.0},
-    )  # fmt: skip
 
 
 def _make_estimate(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.item_scores import Floats, ItemScores
+from grading_app.statistics.item_scores import ItemScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,6 @@ def repeatability(scores: ItemScores, condition: int) -> Repeatability | None:
         scores.mean[has_score, column],
         scores.within[has_score, column],
     )
-    return _compute_one_way(n, means, within)
-
-
-def _compute_one_way(n: Floats, means: Floats, within: Floats) -> Repeatability | None:
     total, groups = float(n.sum()), len(n)
     if groups < 2 or total <= groups:
         return None

@@ -333,15 +333,11 @@ def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Me
     """Return a trial's messages, for a page. Fetch the trial with its run's design, item, image and dimension."""
     design, question = build_run_design(trial.run), build_question(trial.asked_item, trial.dimension)
     if design.sees_target:
-        question = question.with_judge_variables(_fetch_judge_variables(trial, design))
+        subject, rival = (judged.answer if judged else None for judged in (trial.subject, trial.rival))
+        item_key = trial.asked_item.pk
+        item_rubric = fetch_item_texts(design, [item_key]).get(item_key)
+        question = question.with_judge_variables(build_judge_variables(design, subject, rival, item_rubric))
     return build_messages(design, question, trial.sample_idx, image_address)
-
-
-def _fetch_judge_variables(trial: Trial, design: RunDesign) -> dict[str, str]:
-    subject, rival = (judged.answer if judged else None for judged in (trial.subject, trial.rival))
-    item_key = trial.asked_item.pk
-    item_rubric = fetch_item_texts(design, [item_key]).get(item_key)
-    return build_judge_variables(design, subject, rival, item_rubric)
 
 
 def build_judge_variables(

@@ -67,7 +67,11 @@ class Command(OutputCommand):
         if pooled := find_pooled_waves(experiment, scopes[0].wave, in_worker=True):
             waves_page = reverse("experiment_waves", args=[experiment.slug])
             self.stderr.write(f"{' '.join(pooled.sentences)} --wave selects one. {waves_page} tests the difference.")
-        selected = _select_tables(tables, options["table"])
+        name = options["table"]
+        selected = [table for table in tables if table.name == name or not name]
+        if not selected:
+            names = ", ".join(dict.fromkeys(table.name for table in tables)) or "none"
+            raise CommandError(f"there is no table {name!r} in this analysis; there are {names}", returncode=2)
         text = _render_tables(selected, options["format"])
         write_output(iter([text.encode()]), options["out"])
         if options["out"] != "-":
@@ -113,14 +117,6 @@ def _find_condition(keys_by_name: dict[str, int], name: str) -> int:
     if name not in keys_by_name:
         raise CommandError(f"there is no condition {name!r}; there are {', '.join(sorted(keys_by_name))}", returncode=2)
     return keys_by_name[name]
-
-
-def _select_tables(tables: list[ResultTable], name: str) -> list[ResultTable]:
-    matches = [table for table in tables if table.name == name or not name]
-    if not matches:
-        names = ", ".join(dict.fromkeys(table.name for table in tables)) or "none"
-        raise CommandError(f"there is no table {name!r} in this analysis; there are {names}", returncode=2)
-    return matches
 
 
 def _render_tables(tables: list[ResultTable], file_format: str) -> str:

@@ -51,7 +51,26 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
     refusals = (SpecError, PlanError, TransitionError, run_control.LaunchError)
 
     def add_verbs(self, verbs: Any) -> None:
-        _add_design_verbs(verbs)
+        parser = verbs.add_parser("create", help="create a draft from an experiment file (YAML) or a manifest")
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--name", default="", help="replaces the name in the file")
+        parser.add_argument(
+            "--shuffle",
+            type=int,
+            nargs="?",
+            const=DEFAULT_SHUFFLE,
+            metavar="SEED",
+            help=f"run items in random order; replaces the seed in the file; default: {DEFAULT_SHUFFLE}",
+        )
+        add_user(parser, "the owner; default: the only superuser")
+        verbs.add_parser("list", help="list all experiments").add_argument("--json", action="store_true")
+        parser = add_experiment_verb(verbs, "show", "show the design as a file, and its history")
+        parser.add_argument("--json", action="store_true")
+        parser = add_experiment_verb(verbs, "manifests", "list the records of launches, or print one as JSON")
+        parser.add_argument("id", type=int, nargs="?")
+        parser = add_experiment_verb(verbs, "duplicate", "create a draft of the same design")
+        parser.add_argument("new_name")
+        add_user(parser, "the owner of the copy; default: the only superuser")
         _add_run_verbs(verbs)
         add_extend_verb(verbs)
         add_run_control_verbs(verbs)
@@ -161,29 +180,6 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
         deletion.delete(experiment, by=resolve_actor(user), reason=reason)
         self.write(f"{name} is deleted")
-
-
-def _add_design_verbs(verbs: Any) -> None:
-    parser = verbs.add_parser("create", help="create a draft from an experiment file (YAML) or a manifest")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--name", default="", help="replaces the name in the file")
-    parser.add_argument(
-        "--shuffle",
-        type=int,
-        nargs="?",
-        const=DEFAULT_SHUFFLE,
-        metavar="SEED",
-        help=f"run items in random order; replaces the seed in the file; default: {DEFAULT_SHUFFLE}",
-    )
-    add_user(parser, "the owner; default: the only superuser")
-    verbs.add_parser("list", help="list all experiments").add_argument("--json", action="store_true")
-    parser = add_experiment_verb(verbs, "show", "show the design as a file, and its history")
-    parser.add_argument("--json", action="store_true")
-    parser = add_experiment_verb(verbs, "manifests", "list the records of launches, or print one as JSON")
-    parser.add_argument("id", type=int, nargs="?")
-    parser = add_experiment_verb(verbs, "duplicate", "create a draft of the same design")
-    parser.add_argument("new_name")
-    add_user(parser, "the owner of the copy; default: the only superuser")
 
 
 def _add_run_verbs(verbs: Any) -> None:
