@@ -10,16 +10,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from datasets_app.tables import DecimalColumn
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
 from grading_app.rating.queue_results import QuestionResult, list_item_means
-from grading_app.results import statistic_format
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
-from runs_app.tables.columns import NUMBER, CountColumn
+from runs_app.tables.columns import NUMBER
 
 
 class QueueTable(tables.Table):
@@ -85,42 +84,31 @@ class ItemMeansTable(tables.Table):
         return f"{value:.1f}"
 
 
-class QuestionResultTable(tables.Table):
-    """The results of a queue: a row for each dimension or criterion."""
-
-    name = tables.Column(attrs={"td": {"class": "primary"}})
-    n = CountColumn(verbose_name="Ratings")
-    items = CountColumn()
-    raters = CountColumn()
-    mean = DecimalColumn()
-    sd = DecimalColumn(verbose_name="SD of items")
-    within = DecimalColumn(verbose_name="SD of raters")
-    alpha = tables.Column(accessor="alpha__estimate", attrs=NUMBER)
-    icc = tables.Column(verbose_name="ICC(2,1)", attrs=NUMBER)
-
-    class Meta:
-        default = number_format.MISSING
-        orderable = False
-
-    def __init__(self, results: list[QuestionResult], queue: RatingQueue) -> None:
-        super().__init__(results, exclude=("mean", "sd", "within", "icc") if queue.rates_pairs else ())
-        heads = {
-            "name": "Question" if queue.rubric else "Dimension",
-            "items": capfirst(queue.unit_label_plural),
-            "alpha": "Alpha, nominal" if queue.rates_pairs else "Alpha, ordinal",
+def make_question_table(results: list[QuestionResult], queue: RatingQueue) -> ResultTable:
+    """Return the results of a queue: a row for each dimension or criterion."""
+    columns = [
+        ResultColumn("name", "Question" if queue.rubric else "Dimension"),
+        ResultColumn("n", "Ratings", "count"),
+        ResultColumn("items", capfirst(queue.unit_label_plural), "count"),
+        ResultColumn("raters", "Raters", "count"),
+        ResultColumn("mean", "Mean", "number"),
+        ResultColumn("sd", "SD of items", "number"),
+        ResultColumn("within", "SD of raters", "number"),
+        ResultColumn("alpha", "Alpha, nominal" if queue.rates_pairs else "Alpha, ordinal", "coefficient"),
+        ResultColumn("icc", "ICC(2,1)", "coefficient"),
+        ResultColumn("icc_interval", "95 % interval", "coefficient_interval"),
+    ]
+    left_out = ("mean", "sd", "within", "icc", "icc_interval") if queue.rates_pairs else ()
+    rows: list[Row] = [
+        {
+            **{name: getattr(result, name) for name in ("name", "n", "items", "raters", "mean", "sd", "within")},
+            "alpha": result.alpha.estimate if result.alpha else None,
+            "icc": result.icc.estimate if result.icc else None,
+            "icc_interval": (result.icc.low, result.icc.high) if result.icc and result.icc.low is not None else None,
         }
-        for name, head in heads.items():
-            self.columns[name].column.verbose_name = head
-
-    def render_alpha(self, value: float) -> str:
-        return statistic_format.format_coefficient(value)
-
-    def render_icc(self, value: Any) -> SafeString | str:
-        estimate = statistic_format.format_coefficient(value.estimate)
-        if value.low is None:
-            return estimate
-        interval = statistic_format.format_coefficient_interval(value.low, value.high)
-        return format_html('{} <small class="muted">{}</small>', estimate, interval)
+        for result in results
+    ]
+    return ResultTable("questions", "Results", [one for one in columns if one.name not in left_out], rows)
 
 
 def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:

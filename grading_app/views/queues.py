@@ -25,7 +25,8 @@ from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.rating import queue_results, queues
 from grading_app.rating.queue_results import make_norms
-from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
+from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows, make_question_table
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import get_editable_experiment
 
@@ -50,6 +51,9 @@ def queue_list(request: HttpRequest) -> HttpResponse:
 @members_only
 def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     queue = _get_visible_queue(request, name)
+    questions = make_question_table(queue_results.list_question_results(queue), queue)
+    if response := make_requested_file(request, [questions], queue.name):
+        return response
     may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
     items = ItemMeansTable(list_item_rows(queue))
     paginate_table(request, items, PER_PAGE)
@@ -57,7 +61,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "queue": queue,
         "may_change": may_change,
-        "questions": QuestionResultTable(queue_results.list_question_results(queue), queue),
+        "questions": get_table_context(questions),
         "raters": queue_results.list_rater_progress(queue),
         "items": items,
         "n_complete": complete,

@@ -9,10 +9,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.results.waves import get_wave_comparison
+from grading_app.results.wave_tables import make_outcome_table, make_score_tables
+from grading_app.results.waves import WaveComparison, get_wave_comparison
 from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
-from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import get_visible_experiment
 
@@ -20,7 +21,10 @@ from runs_app.views.permissions import get_visible_experiment
 @require_safe
 @readers_only
 def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
-    """Compare two waves. `a` and `b` are labels or numbers, by default of the first and the last wave."""
+    """Compare two waves. `a` and `b` are labels or numbers, by default of the first and the last wave.
+
+    `table` and `format` ask for one of the tables as a file.
+    """
     experiment = get_visible_experiment(request, slug)
     waves = list(experiment.waves.all())
     context: dict[str, Any] = {"experiment": experiment, "state": experiment.state, "waves": waves}
@@ -42,7 +46,16 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
             for title, side, chosen, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
         ]
         context |= {"a": a, "b": b, "sides": choices}
-        context |= _make_comparison_context(experiment, a, b) if a != b else {}
+        if a != b:
+            pair = get_wave_comparison(experiment, a, b)
+            scores = make_score_tables(pair.lines, a, b)
+            outcomes = make_outcome_table(pair.outcomes, a, b) if pair.outcomes else None
+            basename = f"{experiment.slug}-{a.url_name}-{b.url_name}"
+            if response := make_requested_file(request, [*scores, *([outcomes] if outcomes else [])], basename):
+                return response
+            context |= _describe_comparison(experiment, pair)
+            context["scores"] = [get_table_context(table) for table in scores]
+            context["outcomes"] = get_table_context(outcomes) if outcomes else None
     return render(request, "grading_app/experiment_waves.html", context)
 
 
@@ -55,8 +68,8 @@ def _choose_wave(waves: list[Wave], name: str, default_index: int) -> Wave:
     return matches[0]
 
 
-def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
-    pair = get_wave_comparison(experiment, a, b)
+def _describe_comparison(experiment: Experiment, pair: WaveComparison) -> dict[str, Any]:
+    """Return the sentences around the tables."""
     coverage_notes = [
         describe_change_coverage(
             (line.change for line in pair.lines if line.change and line.measure.is_share == is_share), is_share=is_share
@@ -67,8 +80,7 @@ def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[s
     on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
     return {
         "pair": pair,
-        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if any(line.change for line in pair.lines) else None,
-        "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
+        "has_several_conditions": len({line.condition for line in pair.lines}) > 1,
         "coverage_notes": [note for note in coverage_notes if note],
         "few": MAX_EXACT_ITEMS,
         "few_changed": MIN_CHANGED,

@@ -9,7 +9,7 @@ from grading_app.models import RatingQueue, Rubric, Snapshot
 from grading_app.raters.grader_rows import make_strength_table
 from grading_app.raters.pairwise_stats import RankedCondition
 from grading_app.rating.queue_results import QuestionResult
-from grading_app.tables.rating import QuestionResultTable
+from grading_app.tables.rating import make_question_table
 from grading_app.tables.reports import SnapshotTable
 
 
@@ -42,17 +42,16 @@ def result():
 
 
 def test_the_results_of_a_queue_show_the_interval_of_the_icc(result):
-    table = QuestionResultTable([result], RatingQueue())
-    assert [str(column.header) for column in table.columns] == [
+    table = make_question_table([result], RatingQueue())
+    assert [column.label for column in table.columns] == [
         "Dimension", "Ratings", "Items", "Raters", "Mean", "SD of items", "SD of raters", "Alpha, ordinal", "ICC(2,1)",
+        "95 % interval",
     ]  # fmt: skip
-    assert read_cells(table, "name", "n", "sd", "within", "alpha", "icc") == [
-        ("valence", "8", "–", "0.50", "−.25", ".50 −.10 to .90")
-    ]
+    assert table.cells() == [["valence", "8", "4", "2", "3.01", "–", "0.50", "−.25", ".50", "−.10 to .90"]]
+    (row,) = table.records()
+    assert (row["mean"], row["icc_interval_low"]) == (3.005, -0.1)
 
 
 def test_the_results_of_pairs_have_no_means(result):
-    table = QuestionResultTable([result], RatingQueue(rubric=Rubric(kind=Rubric.Kind.PAIRWISE)))
-    assert [str(column.header) for column in table.columns] == [
-        "Question", "Ratings", "Pairs", "Raters", "Alpha, nominal",
-    ]  # fmt: skip
+    table = make_question_table([result], RatingQueue(rubric=Rubric(kind=Rubric.Kind.PAIRWISE)))
+    assert [column.label for column in table.columns] == ["Question", "Ratings", "Pairs", "Raters", "Alpha, nominal"]
