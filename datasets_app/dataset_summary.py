@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db.models import Avg, Count, Max, Min, Q
+from django.db.models import Count, Q
 
-from datasets_app.models import Dataset, Norm
+from datasets_app.models import Dataset
 from evalsite.lib.history import StatusChange
 
 SHOWN_CATEGORIES = 200
@@ -51,15 +51,6 @@ def count_categories(dataset: Dataset) -> Categories:
         for name, total, active in counts[:SHOWN_CATEGORIES]
     ]
     return Categories(rows, len(counts))
-
-
-def summarize_norms(dataset: Dataset) -> list[dict[str, Any]]:
-    """Return one row per dimension: items with a norm, the mean, lowest and highest of their means, and the mean n."""
-    norms: Any = Norm.objects.filter(item__dataset=dataset).order_by("dimension")
-    rows = norms.values("dimension").annotate(
-        items=Count("pk"), average=Avg("mean"), lowest=Min("mean"), highest=Max("mean"), people=Avg("n")
-    )
-    return list(rows)
 
 
 def select_warnings(history: list[StatusChange]) -> list[StatusChange]:

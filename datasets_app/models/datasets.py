@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import connection, models, transaction
-from django.db.models import Count
+from django.db.models import Avg, Count, F, Max, Min
 from django.db.models.deletion import ProtectedError
 from django.urls import reverse
 from django.utils import timezone
@@ -357,3 +357,15 @@ class Dataset(HasHistory, models.Model):
             is_case = "params" in metadata and "task" in metadata
             case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
             yield {"text": text, "target": target, **case}
+
+    def summarize_norms(self) -> list[dict[str, Any]]:
+        """Return one row per dimension: items with a norm; mean, lowest and highest of their means; the mean n."""
+        normed: Any = self.items.exclude(norms=None).order_by("norms__dimension")
+        rows = normed.values(dimension=F("norms__dimension")).annotate(
+            items=Count("norms"),
+            average=Avg("norms__mean"),
+            lowest=Min("norms__mean"),
+            highest=Max("norms__mean"),
+            people=Avg("norms__n"),
+        )
+        return list(rows)

@@ -12,7 +12,7 @@ from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app import item_pagination
-from datasets_app.dataset_summary import Categories, count_categories, select_warnings, summarize_norms
+from datasets_app.dataset_summary import Categories, count_categories, select_warnings
 from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
@@ -80,7 +80,7 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
     context = {
         **make_dataset_context(request, dataset),
         **dataset.find_related(request.user),
-        "norms": NormSummaryTable(summarize_norms(dataset), dataset.item_count),
+        "norms": NormSummaryTable(dataset.summarize_norms(), dataset.item_count),
         "history": BadgeHistoryTable([change for change in history if change.aspect != "warnings"]),
         "warnings": select_warnings(history),
         "mapping": [(field, text) for field, text in dataset.mapping.items() if text],

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from grading_app.scoring.grading import grade_trials, list_rules
+from grading_app.scoring.grading import grade_trials
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision
 from runs_app.engine.database_recovery import OUTAGES
@@ -101,7 +101,7 @@ def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> ScoringRule:
 
     So answers are not graded again by the same scorer.
     """
-    return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), ScoringRule(spec.scorer))
+    return next((rule for rule in experiment.list_rules() if rule.scorer == spec.scorer), ScoringRule(spec.scorer))
 
 
 @dataclass(frozen=True, slots=True)

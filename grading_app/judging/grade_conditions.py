@@ -109,10 +109,6 @@ def _find_price_problems(experiment: Experiment, grader: Grader, model: Language
         )
 
 
-def list_solvers(experiment: Experiment) -> list[LanguageModel]:
-    return list(experiment.language_models.select_related("endpoint").order_by("name"))
-
-
 def find_same_family(solvers: Iterable[LanguageModel], judge: LanguageModel) -> list[LanguageModel]:
     """Return the models of the judge's own family. A judge may prefer their answers."""
     return [model for model in solvers if is_same_family(_get_family_key(judge), _get_family_key(model))]
@@ -120,7 +116,7 @@ def find_same_family(solvers: Iterable[LanguageModel], judge: LanguageModel) -> 
 
 def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield warnings about combinations that are allowed but may mislead."""
-    if relatives := find_same_family(list_solvers(experiment), grader.language_model):
+    if relatives := find_same_family(experiment.list_solvers(), grader.language_model):
         names = ", ".join(str(model) for model in relatives)
         model = grader.language_model
         yield f"grader {grader}: {model} belongs to the same family as {names} and may prefer their answers"

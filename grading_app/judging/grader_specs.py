@@ -20,7 +20,7 @@ from runs_app.grading_interface import JudgeRecords
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import build_judge_name
 from runs_app.planning.manifests import describe_model_identity
-from runs_app.planning.spec_io import ExperimentBuilder, build_model_spec, build_sampler_spec
+from runs_app.planning.spec_io import ExperimentBuilder, build_sampler_spec
 from runs_app.planning.work import PlanError
 
 PARTS = ("rubric", "language_model__endpoint", "sampler", "text_set")
@@ -159,17 +159,12 @@ def write_grader_spec(grader: Grader) -> dict[str, Any]:
     options = {name: getattr(grader, name) for name in defaults if getattr(grader, name) != defaults[name]}
     return {
         "name": grader.name,
-        "model": build_model_spec(grader.language_model),
-        "rubric": write_rubric_spec(grader.rubric),
+        "model": grader.language_model.build_spec(),
+        "rubric": grader.rubric.build_spec(),
         "sampler": build_sampler_spec(grader.sampler),
         **({"texts": str(grader.text_set)} if grader.text_set else {}),
         **options,
     }
-
-
-def write_rubric_spec(rubric: Rubric) -> dict[str, Any]:
-    content = {name: value for name, value in rubric.content.items() if name != "messages"}
-    return {"name": rubric.name, **content, "messages": rubric.messages}
 
 
 class PanelSpec(Strict):
@@ -199,7 +194,7 @@ def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, boo
             builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; enter at most this number")
     graders = list(graders_by_name.values())
     existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
-    if existing is not None and write_panel_spec(existing) != {
+    if existing is not None and existing.build_spec() != {
         **spec.model_dump(exclude_none=True),
         "graders": sorted(spec.graders),
     }:
@@ -211,13 +206,3 @@ def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, boo
         return None, False
     panel.graders.set(graders)
     return panel, True
-
-
-def write_panel_spec(panel: Panel) -> dict[str, Any]:
-    """Return the panel in the format of a file."""
-    return {
-        "name": panel.name,
-        "graders": sorted(grader.name for grader in panel.graders.all()),
-        "rule": panel.rule,
-        **({"quorum": panel.quorum} if panel.quorum else {}),
-    }

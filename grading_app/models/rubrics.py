@@ -141,6 +141,10 @@ class Rubric(Versioned):
             return {"label": self.labels[int(value) - 1]["name"]}
         return {"winner": WINNERS[int(value)]} if self.kind == Rubric.Kind.PAIRWISE else {"score": value}
 
+    def build_spec(self) -> dict[str, Any]:
+        content = {name: value for name, value in self.content.items() if name != "messages"}
+        return {"name": self.name, **content, "messages": self.messages}
+
 
 class RubricTest(models.Model):
     """The test of a rubric on stored answers by one judge model. Its verdicts are no scores of the experiment."""
@@ -334,3 +338,12 @@ class Panel(HasHistory, models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def build_spec(self) -> dict[str, Any]:
+        """Return the panel in the format of a file."""
+        return {
+            "name": self.name,
+            "graders": sorted(grader.name for grader in self.graders.all()),
+            "rule": self.rule,
+            **({"quorum": self.quorum} if self.quorum else {}),
+        }

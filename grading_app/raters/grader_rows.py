@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from grading_app.judging.grade_conditions import find_same_family, list_solvers
+from grading_app.judging.grade_conditions import find_same_family
 from grading_app.models import GradeCondition
 from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding, RankedCondition
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
@@ -133,15 +133,9 @@ def _list_missing(scores: Cached[VerdictScores]) -> tuple[tuple[int, int], ...]:
     return scores.value.missing if scores.value else ()
 
 
-def list_rubric_tests(experiment: Experiment) -> list[Run]:
-    """Return the runs of judges that only tested a rubric, the newest first. Their verdicts are not gradings."""
-    runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
-    return list(runs.with_design().order_by("-pk")[:20])
-
-
 def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
     """Return the answering models of the judge's family by condition; for a panel, of the families of all members."""
-    solvers = list_solvers(experiment)
+    solvers = experiment.list_solvers()
     related_models = {
         condition.pk: tuple(model.name for model in find_same_family(solvers, condition.judge_condition.model))
         for condition in conditions

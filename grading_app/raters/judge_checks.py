@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.judging.grade_conditions import find_same_family, list_solvers
+from grading_app.judging.grade_conditions import find_same_family
 from grading_app.models import GradeCondition
 from grading_app.raters.verdict_aggregates import GradeConditions, get_aggregates_by_condition, make_verdict_aggregate
 from grading_app.results import statistic_format
@@ -138,7 +138,7 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
     experiment = judges[0].experiment
     references = [measure for measure in list_grader_measures(experiment) if measure.kind in ("person", "rule")]
     references.sort(key=lambda measure: measure.kind != "person")
-    solvers = list_solvers(experiment)
+    solvers = experiment.list_solvers()
     by_key = {condition.pk: condition for condition in among}
     checks = {}
     for judge in judges:

@@ -97,7 +97,7 @@ def grade(
     Raise ScorerError for an unknown scorer.
     """
     end = time.monotonic() + seconds
-    rules = list_rules(experiment) if scorers is None else read_rules(scorers)
+    rules = experiment.list_rules() if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
         report.append(_RuleGrading(experiment, rule, wave, force, end, conditions).run())
@@ -113,20 +113,13 @@ def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force
 
 def is_graded(experiment: Experiment) -> bool:
     """Return whether every rule of the design has graded every answer."""
-    rules = list_rules(experiment)
+    rules = experiment.list_rules()
     known = set(experiment.grade_conditions.values_list("grade_condition_id", flat=True))
     return all(
         rule.grade_condition_id in known
         and _RuleGrading(experiment, rule, None, False, math.inf)._count_if_complete() is not None
         for rule in rules
     )
-
-
-def list_rules(experiment: Experiment) -> list[ScoringRule]:
-    """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
-    if experiment.scorers:
-        return read_rules(experiment.scorers)
-    return [ScoringRule("rating")] if experiment.dimensions.exists() else []
 
 
 @dataclass

@@ -35,7 +35,6 @@ from grading_app.raters.grader_rows import (
     PairwiseRater,
     is_changing,
     list_grader_rows,
-    list_rubric_tests,
     list_standings,
     make_strength_table,
     make_verdict_table,
@@ -115,7 +114,7 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
         "standings": [
             (rater, cached, get_table_context(tables[f"strengths-{rater.key}"])) for rater, cached in standings
         ],
-        "rubric_tests": list_rubric_tests(experiment),
+        "rubric_tests": experiment.list_rubric_tests(),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
         "panel_form": PanelForm(user=request.user),

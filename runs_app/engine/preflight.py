@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.db.models.functions import Now
 
-from evalsite.lib.text.number_format import format_money
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
@@ -106,7 +105,7 @@ def begin_preflight(key: int) -> CallRequest | None:
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None
         ceiling = costs.compute_ceiling(locked.preflight.model.prices, *count_tokens(locked.preflight))
-        if reason := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
+        if reason := find_closed_reason(locked) or locked.preflight.find_unpaid_reason(ceiling):
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None
         reservation = ZERO if locked.preflight.experiment_id is None else costs.round_reservation(ceiling)
@@ -268,19 +267,6 @@ def find_closed_reason(locked: LockedPreflight) -> str:
         return ""
     until = "" if limit.until is None else f" until {_format_time(limit.until, state.now)}"
     return f"the endpoint {endpoint} {limit.description}{until}"
-
-
-def find_unpaid_reason(preflight: Preflight, ceiling: Decimal | None) -> str:
-    """Return why the experiment's budget cannot cover the preflight's largest cost, or an empty text."""
-    experiment = preflight.experiment
-    if experiment is None or experiment.max_usd is None:
-        return ""
-    if ceiling is None:
-        return f"unknown price: model {preflight.model} has no price, and experiment {experiment} has a budget"
-    remaining = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
-    if costs.round_reservation(ceiling) <= remaining:
-        return ""
-    return f"the budget of {experiment} has {format_money(remaining)} left, and it may cost {format_money(ceiling)}"
 
 
 def find_end_of_day(now: float, zone: str) -> float:

@@ -23,6 +23,7 @@ from runs_app.llm.providers import PROVIDERS, SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
 from runs_app.models.priced_resource import PricedResource
+from runs_app.pricing import image_tokens, token_counter, tokens
 from runs_app.pricing.costs import Prices
 
 
@@ -409,3 +410,16 @@ class LanguageModel(PricedResource):
     def identity(self) -> dict[str, str]:
         """Return the part of a model that belongs to a condition: its provider and id, but not its endpoint."""
         return {"provider": self.endpoint.provider, "model": self.model}
+
+    def build_spec(self) -> dict[str, Any]:
+        return {"name": self.name, "endpoint": self.endpoint.name, "model": self.model}
+
+    def describe_token_rules(self, *, shows_images: bool = False) -> str:
+        """Return a text about the rules that count a model's tokens."""
+        rule = tokens.find_text_rule(self.model)
+        rule = tokens.FAILED if rule.tokenizer in token_counter.failed_tokenizers else rule
+        counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
+        if not shows_images:
+            return counted_by
+        images = image_tokens.find_image_rule(self.model)
+        return f"{counted_by}; images by {images.description} ({images.read.isoformat()})"

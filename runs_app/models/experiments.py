@@ -37,6 +37,7 @@ from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.totals import STATUSES, Totals
+from runs_app.scorers.scoring_rules import ScoringRule, read_rules
 
 PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
@@ -300,6 +301,20 @@ class Experiment(HasHistory, EngineOwnedColumns):
         choices = [NamedChoice(row, str(row), (row.title or row.name, row.name, str(row.pk))) for row in dimensions]
         dimension: Dimension = find_named(name, choices, "dimension")
         return dimension
+
+    def list_solvers(self) -> list[LanguageModel]:
+        return list(self.language_models.select_related("endpoint").order_by("name"))
+
+    def list_rules(self) -> list[ScoringRule]:
+        """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
+        if self.scorers:
+            return read_rules(self.scorers)
+        return [ScoringRule("rating")] if self.dimensions.exists() else []
+
+    def list_rubric_tests(self) -> list[Any]:
+        """Return the runs of judges that only tested a rubric, the newest first. Their verdicts are not gradings."""
+        runs: Any = self.runs.filter(condition__stage="judge", condition__grade_condition=None)
+        return list(runs.with_design().order_by("-pk")[:20])
 
     def may_exceed_budget(self, ceiling_usd: Decimal | None) -> bool:
         """Return whether calls up to this ceiling exceed the remaining budget.

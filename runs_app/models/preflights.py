@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
@@ -13,9 +14,11 @@ from django.db.models.functions import Now
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.number_format import format_money
 from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
+from runs_app.pricing import costs
 
 WAIT_LIMIT = timedelta(minutes=10)  # The time within which a worker must claim it.
 
@@ -128,6 +131,18 @@ class Preflight(CallRecord):
         if self.status == self.Status.OK and self.latency_ms is not None:
             return f"Answered in {self.latency_ms} ms as {self.served_model or 'an unnamed model'}."
         return f"{self.error_class}: {self.error}" if self.was_made and self.error_class else self.error
+
+    def find_unpaid_reason(self, ceiling: Decimal | None) -> str:
+        """Return why the experiment's budget cannot cover the preflight's largest cost, or an empty text."""
+        experiment = self.experiment
+        if experiment is None or experiment.max_usd is None:
+            return ""
+        if ceiling is None:
+            return f"unknown price: model {self.model} has no price, and experiment {experiment} has a budget"
+        remaining = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
+        if costs.round_reservation(ceiling) <= remaining:
+            return ""
+        return f"the budget of {experiment} has {format_money(remaining)} left, and it may cost {format_money(ceiling)}"
 
 
 def prefetch_last_preflights(language_models: models.QuerySet[Any]) -> models.QuerySet[Any]:

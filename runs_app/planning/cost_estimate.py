@@ -14,7 +14,7 @@ from runs_app.cache_purge import list_purges
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.planning import pilot as pilot_module
-from runs_app.planning import points, token_bounds
+from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
 from runs_app.planning.drift import find_drift_warnings
@@ -227,7 +227,7 @@ def sum_costs(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
 
 def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price:
     prices = model.prices
-    token_rules = token_bounds.describe_token_rules(model, shows_images=shows_images)
+    token_rules = model.describe_token_rules(shows_images=shows_images)
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.is_free, token_rules)
 
 

@@ -168,7 +168,7 @@ def build_spec(experiment: Experiment) -> dict[str, Any]:
         "experiment": experiment.slug,
         **_drop_unset({"title": experiment.title, "description": experiment.description}),
         "dataset": str(experiment.dataset),
-        "models": [build_model_spec(row) for row in experiment.language_models.select_related("endpoint")],
+        "models": [row.build_spec() for row in experiment.language_models.select_related("endpoint")],
         "prompts": [build_prompt_spec(row) for row in experiment.prompts.all()],
         "samplers": [build_sampler_spec(row) for row in experiment.samplers.all()],
         "dimensions": [build_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
@@ -211,10 +211,6 @@ _Dumper.add_representer(str, _represent_text)
 def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the mapping without unset values, because a file without them means the same."""
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
-
-
-def build_model_spec(model: LanguageModel) -> dict[str, Any]:
-    return {"name": model.name, "endpoint": model.endpoint.name, "model": model.model}
 
 
 def build_prompt_spec(prompt: Prompt) -> dict[str, Any]:

@@ -49,17 +49,6 @@ def bound_input_tokens(
     return text + (_bound_image_tokens(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
 
 
-def describe_token_rules(model: LanguageModel, *, shows_images: bool = False) -> str:
-    """Return a text about the rules that count a model's tokens."""
-    rule = tokens.find_text_rule(model.model)
-    rule = tokens.FAILED if rule.tokenizer in token_counter.failed_tokenizers else rule
-    counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
-    if not shows_images:
-        return counted_by
-    images = image_tokens.find_image_rule(model.model)
-    return f"{counted_by}; images by {images.description} ({images.read.isoformat()})"
-
-
 @dataclass(frozen=True, slots=True)
 class _RequestShape:
     """The parts of a request that are the same for every item."""

@@ -47,7 +47,7 @@ def test_the_results_of_a_queue_show_the_interval_of_the_icc(result):
         "Dimension", "Ratings", "Items", "Raters", "Mean", "SD of items", "SD of raters", "Alpha, ordinal", "ICC(2,1)",
         "95 % interval",
     ]  # fmt: skip
-    assert table.cells() == [["valence", "8", "4", "2", "3.01", "–", "0.50", "−.25", ".50", "−.10 to .90"]]
+    assert table.cells() == [["valence", "8", "4", "2", "3.00", "–", "0.50", "−.25", ".50", "−.10 to .90"]]
     (row,) = table.records()
     assert (row["mean"], row["icc_interval_low"]) == (3.005, -0.1)
 

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
-from grading_app.judging.grader_specs import PanelSpec, build_graders, build_panel, write_grader_spec, write_panel_spec
+from grading_app.judging.grader_specs import PanelSpec, build_graders, build_panel, write_grader_spec
 from grading_app.models import Grader, Panel
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
@@ -81,7 +81,7 @@ class Command(VerbCommand):
             self.write_json([_build_panel_row(panel) for panel in panels])
             return
         for panel in panels:
-            self.write(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
+            self.write(f"{panel.name:<32} {panel.rule:<9} {', '.join(panel.build_spec()['graders'])}")
 
     def do_show_panel(self, reference: str, json: bool, **options: Any) -> None:
         panel = Panel.objects.filter(name=reference).select_related("created_by").prefetch_related("graders").first()
@@ -91,7 +91,7 @@ class Command(VerbCommand):
             self.write_json(_build_panel_row(panel))
             return
         self.write(f"# {panel}, by {panel.created_by or '-'}")
-        self.write(dump_yaml(write_panel_spec(panel)))
+        self.write(dump_yaml(panel.build_spec()))
         print_history(self, panel)
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
@@ -127,7 +127,7 @@ def _build_grader_row(grader: Grader) -> dict[str, Any]:
 
 def _build_panel_row(panel: Panel) -> dict[str, Any]:
     return {
-        **write_panel_spec(panel),
+        **panel.build_spec(),
         "quorum": panel.quorum,
         "created_by": panel.created_by and panel.created_by.username,
         "created_at": panel.created_at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading_app.judging.grader_specs import build_rubric_row, write_rubric_spec
+from grading_app.judging.grader_specs import build_rubric_row
 from grading_app.models import Rubric
 from runs_app.experiment_files.specs import WrittenRubricSpec
 from runs_app.management.versions import VersionCommand
@@ -18,4 +18,4 @@ class Command(VersionCommand):
         return build_rubric_row(spec)
 
     def build_spec(self, row: Rubric) -> Any:
-        return write_rubric_spec(row)
+        return row.build_spec()
