@@ -7,14 +7,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from evalsite.lib.history import Actor
 from runs_app.engine.adaptive_rounds import reopen_points
 from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
-from runs_app.models import Experiment, ProviderBatch, Run
+from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning.extension import (
     DEFAULT_REASON,
@@ -28,6 +29,8 @@ from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
+
+NEW_ATTEMPTS: dict[str, Any] = {"attempts": 0, "yields": 0, "not_before": None, "completed_at": None}
 
 
 class LaunchError(Exception):
@@ -154,12 +157,6 @@ def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     return moved
 
 
-CANCEL_PENDING = """
-UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL, completed_at = clock_timestamp()
-WHERE run_id = %s AND status = 'pending'
-"""
-
-
 def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Cancel these runs and return the ids that changed. Pending trials never start.
 
@@ -181,7 +178,7 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
                 stop_reason=reason,
                 finished_at=Now(),
             ):
-                _move_trials(counter_keys, CANCEL_PENDING, [counter_keys.run_id], before="pending", after="cancelled")
+                _move_trials(counter_keys, "pending", "cancelled", not_before=None, completed_at=Now())
                 ProviderBatch.objects.filter(run=counter_keys.run_id).request_cancel(by=by, reason=reason)
                 start_next_queued([counter_keys.experiment_id])
                 moved.append(counter_keys.run_id)
@@ -205,12 +202,6 @@ def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
     return True
 
 
-RETRY = """
-UPDATE runs_app_trial SET status = 'pending', attempts = 0, yields = 0, not_before = NULL, completed_at = NULL
-WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %s)
-"""
-
-
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
     """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
@@ -222,9 +213,8 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
         with transaction.atomic():
             if lock_counter_rows({counter_keys})[counter_keys.run_id] == Run.Status.CANCELLED:
                 continue
-            n = _move_trials(
-                counter_keys, RETRY, [counter_keys.run_id, error_class, error_class], before="failed", after="pending"
-            )
+            trials = Trial.objects.filter(error_class=error_class) if error_class is not None else Trial.objects.all()
+            n = _move_trials(counter_keys, "failed", "pending", trials, **NEW_ATTEMPTS)
             if n:
                 reopen_points(counter_keys.run_id)
                 start_runs(
@@ -238,12 +228,6 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
     return total
 
 
-REVIVE = """
-UPDATE runs_app_trial SET status = 'pending', attempts = 0, yields = 0, not_before = NULL, completed_at = NULL
-WHERE run_id = %s AND status = 'cancelled'
-"""
-
-
 def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     """Make the cancelled trials of cancelled runs pending again. Return the number of trials by run id.
 
@@ -255,7 +239,7 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
         all_keys = _list_counter_keys(runs.filter(status=Run.Status.CANCELLED))
         lock_counter_rows(set(all_keys))
         for counter_keys in all_keys:
-            n = _move_trials(counter_keys, REVIVE, [counter_keys.run_id], before="cancelled", after="pending")
+            n = _move_trials(counter_keys, "cancelled", "pending", **NEW_ATTEMPTS)
             run = Run.objects.filter(pk=counter_keys.run_id)
             if start_runs(run.exclude(n_pending=0, n_running=0), sources=[Run.Status.CANCELLED], by=by, reason=reason):
                 revived[counter_keys.run_id] = n
@@ -271,11 +255,15 @@ def _list_counter_keys(runs: RunQuerySet) -> list[CounterKeys]:
     return [CounterKeys(*row) for row in rows]
 
 
-def _move_trials(counter_keys: CounterKeys, sql: str, arguments: list[Any], *, before: str, after: str) -> int:
-    """Move trials that are not in flight to another status, and update the counters. The run must be locked."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql, arguments)
-        n = int(cursor.rowcount)
+def _move_trials(
+    counter_keys: CounterKeys, before: str, after: str, trials: QuerySet[Trial] | None = None, **columns: Any
+) -> int:
+    """Move the run's trials that are not in flight to another status, and update the counters. The run must be locked.
+
+    trials: those to choose from; None: all. columns: what else is written.
+    """
+    chosen = Trial.objects.all() if trials is None else trials
+    n = chosen.filter(run=counter_keys.run_id, status=before).update(status=after, **columns)
     deltas = CounterDeltas()
     delta = deltas.for_run(counter_keys)
     setattr(delta, before, -n)

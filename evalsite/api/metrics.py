@@ -16,6 +16,7 @@ from evalsite.lib.permissions import operators_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.problem_responses import make_problem
 from runs_app.llm.calls import LOST
+from runs_app.models import Endpoint
 from runs_app.models.totals import STATUSES
 from runs_app.monitoring.health import measure_worker_health
 
@@ -33,7 +34,6 @@ ERRORS = """
 SELECT e.key, sum(e.value::bigint)::bigint FROM runs_app_run r, jsonb_each_text(r.errors) AS e
 WHERE r.errors <> '{}' GROUP BY e.key ORDER BY e.key
 """
-ENDPOINTS = "SELECT name, in_flight, in_batches FROM runs_app_endpoint ORDER BY name"
 
 
 @require_safe
@@ -61,14 +61,14 @@ class LabCollector(Collector):
             *by_status, ready, attempts, spent, reserved, tasks = cursor.fetchone()
             cursor.execute(ERRORS)
             errors = dict(cursor.fetchall())
-            cursor.execute(ENDPOINTS)
-            endpoints = cursor.fetchall()
         trials = GaugeMetricFamily("evalsite_trials", "Trials by status, of all runs.", labels=["status"])
         for status, n in zip(STATUSES, by_status, strict=True):
             trials.add_metric([status], n)
         in_flight = GaugeMetricFamily("evalsite_calls_in_flight", "Calls in flight.", labels=["endpoint"])
         in_batches = GaugeMetricFamily("evalsite_trials_in_batches", "Trials in open batches.", labels=["endpoint"])
-        for name, n_calls, n_batched in endpoints:
+        for name, n_calls, n_batched in Endpoint.objects.order_by("name").values_list(
+            "name", "in_flight", "in_batches"
+        ):
             in_flight.add_metric([name], n_calls)
             in_batches.add_metric([name], n_batched)
         failed = CounterMetricFamily("evalsite_errors", "Attempts with an error, by its class.", labels=["error_class"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.core.cache import cache
@@ -22,7 +22,7 @@ from grading_app.results.statistic_format import format_mean
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import PairedChange, describe_methods, holm
-from runs_app.models import Experiment, Wave
+from runs_app.models import Answer, Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
 LEVEL = 0.05
@@ -221,10 +221,10 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
 
     If there are several conditions, two rows for all conditions come before them.
     """
-    statement = """SELECT DISTINCT condition_id, wave_id, served_model, served_provider FROM runs_app_answer
-        WHERE experiment_id = %(experiment)s AND wave_id IN (%(a)s, %(b)s) AND status = 'done'"""
+    answers = Answer.objects.filter(experiment=experiment, wave__in=(a, b), status="done")
+    rows_served: Any = answers.values_list("condition", "wave", "served_model", "served_provider").distinct()
     pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
-    for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+    for condition, wave, model, provider in rows_served:
         pairs_by_run[condition, wave].append((model, provider))
     served = defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})
     labels = load_condition_labels(experiment)
