@@ -8,10 +8,10 @@ from django.conf import settings
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import record_changes
-from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all_texts
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grader
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.retention import remove_raw_responses
@@ -96,7 +96,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
     """
     added = 0
     waves = _find_complete_waves(experiment)
-    for grader in grader_lookup.find_design_graders(experiment):
+    for grader in Grader.objects.of_design(experiment):
         try:
             added += sum(report.added for report in request_verdicts(experiment, [grader], waves, by=by))
         except PlanError as problem:

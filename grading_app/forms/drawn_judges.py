@@ -10,8 +10,8 @@ from django.urls import reverse
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.forms.rating import rubric_label
-from grading_app.judging.grader_lookup import select_usable
 from grading_app.judging.judge_draw import draw_graders
+from grading_app.judging.usable_versions import select_usable
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_files.model_draw import Draw
 from runs_app.forms.draws import DrawForm, sign_draw

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.judging.default_sampler import get_or_create_default_sampler
-from grading_app.judging.grader_lookup import select_usable, select_usable_graders
+from grading_app.judging.usable_versions import select_usable, select_usable_graders
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Experiment, Sampler, TextSet, Wave

@@ -14,7 +14,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
 from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
-from grading_app.judging.grader_lookup import select_usable
+from grading_app.judging.usable_versions import select_usable
 from grading_app.models import RatingQueue, Rubric
 from grading_app.models.rating import MAX_INVITATIONS
 from grading_app.rating.questions import RaterQuestion, build_questions

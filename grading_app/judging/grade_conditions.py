@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from grading_app.judging.grader_lookup import is_usable
+from grading_app.judging.usable_versions import is_usable
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.model_families import is_same_family

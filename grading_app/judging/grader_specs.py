@@ -131,14 +131,12 @@ def list_judges(experiment: Experiment) -> dict[str, Grader]:
     added_conditions = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
     graders = Grader.objects.filter(pk__in=added_conditions.values("grader")).order_by("pk")
     added_graders = graders.with_parts()
-    return {
-        grader.grade_condition_id: grader for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
-    }
+    return {grader.grade_condition_id: grader for grader in [*Grader.objects.of_design(experiment), *added_graders]}
 
 
 def describe_judges(experiment: Experiment) -> JudgeRecords:
     """Return the judges as an experiment file and as a manifest record them, with current prices."""
-    specs = [write_grader_spec(grader) for grader in grader_lookup.find_design_graders(experiment)]
+    specs = [write_grader_spec(grader) for grader in Grader.objects.of_design(experiment)]
     return JudgeRecords(specs, [_describe_grader(key, grader) for key, grader in list_judges(experiment).items()])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from grading_app.judging import grade_conditions, grader_lookup
+from grading_app.judging import grade_conditions
 from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.models import Grader
 from runs_app.llm import judge_prompt, prompts
@@ -145,7 +145,7 @@ def forecast_judging(experiment: Experiment, wave_label: str, answers: int, long
     Without a limit, a judge that is not free has no cost ceiling.
     """
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
-    graders = grader_lookup.find_design_graders(experiment)
+    graders = Grader.objects.of_design(experiment)
     parts = [_forecast_part(AnswerSelection(experiment, grader, wave), answers, longest) for grader in graders]
     return sum_estimates(experiment, graders, parts)
 

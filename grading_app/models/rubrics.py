@@ -168,6 +168,11 @@ class GraderQuerySet(models.QuerySet["Grader"]):
         """Fetch each grader with the rows that its requests consist of."""
         return self.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
 
+    def of_design(self, experiment: Experiment) -> list[Grader]:
+        """Return the graders of the design, which judge automatically. Deleted graders are skipped."""
+        graders = {grader.name: grader for grader in self.with_parts().filter(name__in=experiment.graders)}
+        return [graders[name] for name in experiment.graders if name in graders]
+
 
 MAX_NAME_LENGTH = 80
 

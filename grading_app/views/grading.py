@@ -19,20 +19,18 @@ from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
-from grading_app.judging.grader_lookup import (
-    RubricUpgrade,
-    find_rubric_upgrades,
-    get_judge_form_url,
-    select_usable_graders,
-)
 from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.usable_versions import select_usable_graders
 from grading_app.models import GradeCondition, Panel
 from grading_app.raters import disagreements
 from grading_app.raters.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.raters.grader_rows import (
     GraderRow,
     PairwiseRater,
+    RubricUpgrade,
+    find_rubric_upgrades,
+    get_judge_form_url,
     is_changing,
     list_grader_rows,
     list_standings,

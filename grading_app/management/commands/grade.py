@@ -59,7 +59,7 @@ class Command(OutputCommand):
             uses_design = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
             n_rules = self._grade_by_rules(experiment_row, wave, options) if uses_design or options["scorer"] else 0
             if uses_design:
-                graders = grader_lookup.find_design_graders(experiment_row)
+                graders = Grader.objects.of_design(experiment_row)
             else:
                 graders = grader_lookup.choose_graders(
                     experiment_row, options["grader"], options["rubric"], options["texts"]

@@ -10,7 +10,6 @@ from django.db import transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
-from grading_app.judging.grader_lookup import find_design_graders
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SCHEMA, verify
@@ -101,7 +100,7 @@ def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(foreign_b
     experiment = imported.experiment
     assert (experiment.graders, experiment.scorers) == (["strict", "own"], ["numeric"])
     assert (experiment.stop_failure_rate, experiment.stop_after_attempts) == (0.2, 50)
-    strict, own = find_design_graders(experiment)
+    strict, own = Grader.objects.of_design(experiment)
     assert (strict.on_empty, strict.longest_answer, strict.sampler.temperature) == ("zero", 900, 0.0)
     assert (strict.rubric.status, strict.rubric.messages) == ("imported", SCORE_TURNS)
     assert (own.text_set.status, own.text_set.dataset, own.text_set.written_by) == (
@@ -160,7 +159,7 @@ def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(fore
     Run.objects.filter(pk=run.pk).update(status="done")
     Experiment.objects.filter(pk=experiment.pk).update(status="active")
     experiment.refresh_from_db()
-    reports = request_verdicts(experiment, find_design_graders(experiment), list(experiment.waves.all()), by=owner)
+    reports = request_verdicts(experiment, Grader.objects.of_design(experiment), list(experiment.waves.all()), by=owner)
     assert [report.added for report in reports] == [3, 3]
     queue = RatingQueue.objects.get()
     queue.rubric, queue.attention_checks = make_rubric("stars"), {}
@@ -198,7 +197,7 @@ def test_new_item_rubrics_of_existing_items_get_a_free_name(tmp_path, owner):
     path = write(tmp_path)
     TextSet.objects.get().retire(by="test", reason="replaced")
     imported = import_snapshot(path, owner)
-    own = find_design_graders(imported.experiment)[1]
+    own = Grader.objects.of_design(imported.experiment)[1]
     assert (own.name, str(own.text_set), own.text_set.texts.count()) == ("own-2", "own-2@1", 3)
     assert Dataset.objects.count() == 1
     assert own.text_set.texts.get(item__key="thing-1").item.dataset == Dataset.objects.get()
