@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-
 from django.conf import settings
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import record_changes
 from grading_app.judging.item_rubrics import collect_all_texts
-from grading_app.judging.judge_plan import request_verdicts
+from grading_app.judging.judge_plan import ask_judges
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.models import Grader
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.retention import remove_raw_responses
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
 from runs_app.grading_interface import GRADE
-from runs_app.models import Experiment, Run, Wave
-from runs_app.planning.work import PlanError
+from runs_app.models import Experiment
 
-logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task. The rest is left to the next task.
 
 
@@ -87,26 +82,3 @@ def apply_retention_rule() -> int:
 def import_uploaded_study(job_key: int) -> str:
     """Perform the job with this key on a study that a user uploaded. Return its final state as text."""
     return run_import(job_key)
-
-
-def ask_judges(experiment: Experiment, *, by: str) -> int:
-    """Ask the design's graders about the waves whose answers are complete. Return the number of requested verdicts.
-
-    The approval of the launch covers their cost. A grader that cannot judge is logged; the others go on.
-    """
-    added = 0
-    waves = _find_complete_waves(experiment)
-    for grader in Grader.objects.of_design(experiment):
-        try:
-            added += sum(report.added for report in request_verdicts(experiment, [grader], waves, by=by))
-        except PlanError as problem:
-            logger.warning("experiment %s: judge %s did not start: %s", experiment, grader, problem)
-    return added
-
-
-def _find_complete_waves(experiment: Experiment) -> list[Wave]:
-    """Return the waves whose runs have all ended, with at least one run done."""
-    ended = (Run.Status.DONE, Run.Status.CANCELLED)
-    live = experiment.answer_runs.exclude(status__in=ended)
-    waves = experiment.waves.exclude(pk__in=live.values("wave"))
-    return list(waves.filter(runs__status=Run.Status.DONE).distinct())

@@ -5,12 +5,11 @@ The judge's request and the answers that it skips identify the condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from grading_app.judging.usable_versions import is_usable
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
-from runs_app.llm.model_families import is_same_family
 from runs_app.models import Condition, Experiment, LanguageModel
 from runs_app.models.texts import TextSet
 from runs_app.planning.conditions import get_condition_hash
@@ -109,18 +108,9 @@ def _find_price_problems(experiment: Experiment, grader: Grader, model: Language
         )
 
 
-def find_same_family(solvers: Iterable[LanguageModel], judge: LanguageModel) -> list[LanguageModel]:
-    """Return the models of the judge's own family. A judge may prefer their answers."""
-    return [model for model in solvers if is_same_family(_get_family_key(judge), _get_family_key(model))]
-
-
 def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield warnings about combinations that are allowed but may mislead."""
-    if relatives := find_same_family(experiment.list_solvers(), grader.language_model):
+    if relatives := grader.language_model.find_relatives(experiment.list_solvers()):
         names = ", ".join(str(model) for model in relatives)
         model = grader.language_model
         yield f"grader {grader}: {model} belongs to the same family as {names} and may prefer their answers"
-
-
-def _get_family_key(model: LanguageModel) -> tuple[str, str]:
-    return model.endpoint.provider, model.model

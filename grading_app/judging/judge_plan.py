@@ -5,6 +5,7 @@ Locks are taken in the order experiment, run, trials, as in all modules.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -21,6 +22,8 @@ from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
 from runs_app.pricing.estimated_costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
+
+logger = logging.getLogger("evalsite.grading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +128,18 @@ def _plan_verdicts(answers: AnswerSelection, by: Actor, revived: Mapping[int, in
     return JudgingReport(
         condition, run, added + n_revived, answers.score_without_call(condition.pk), answers.counts, n_revived
     )
+
+
+def ask_judges(experiment: Experiment, *, by: str) -> int:
+    """Ask the design's graders about the waves whose answers are complete. Return the number of requested verdicts.
+
+    The approval of the launch covers their cost. A grader that cannot judge is logged; the others go on.
+    """
+    added = 0
+    waves = experiment.find_complete_waves()
+    for grader in Grader.objects.of_design(experiment):
+        try:
+            added += sum(report.added for report in request_verdicts(experiment, [grader], waves, by=by))
+        except PlanError as problem:
+            logger.warning("experiment %s: judge %s did not start: %s", experiment, grader, problem)
+    return added

@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from grading_app.judging.grade_conditions import find_same_family
 from grading_app.models import GradeCondition, Grader, Rubric
 from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding, RankedCondition
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
@@ -140,7 +139,7 @@ def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondi
     """Return the answering models of the judge's family by condition; for a panel, of the families of all members."""
     solvers = experiment.list_solvers()
     related_models = {
-        condition.pk: tuple(model.name for model in find_same_family(solvers, condition.judge_condition.model))
+        condition.pk: tuple(model.name for model in condition.judge_condition.model.find_relatives(solvers))
         for condition in conditions
         if condition.judge_condition is not None
     }

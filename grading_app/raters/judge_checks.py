@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.judging.grade_conditions import find_same_family
 from grading_app.models import GradeCondition
 from grading_app.raters.verdict_aggregates import GradeConditions, get_aggregates_by_condition, make_verdict_aggregate
 from grading_app.results import statistic_format
@@ -146,7 +145,7 @@ def check_judges(conditions: Sequence[GradeCondition], among: GradeConditions) -
         members = [by_key[pk] for pk in judge.list_panel_members() if pk in by_key] or [judge]
         models = [member.judge_condition.model for member in members if member.judge_condition is not None]
         bounds = judge.score_range
-        own = {solver.pk: solver.name for model in models for solver in find_same_family(solvers, model)}
+        own = {solver.pk: solver.name for model in models for solver in model.find_relatives(solvers)}
         same = {model.pk: model.name for model in models if model.pk in own}
         is_own_model = bool(same) and len(own) == len(solvers)
         own = same if is_own_model else own

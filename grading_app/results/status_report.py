@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from django.core.cache import cache
@@ -9,11 +10,11 @@ from django.db.models import Count, Q
 
 from evalsite.lib.text.hashing import hash_content
 from grading_app.judging.verdict_reader import count_unread_verdicts
+from grading_app.models import GradeCondition, Grading
 from grading_app.results.answer_aggregates import has_many_answers
 from grading_app.results.frames import CACHE_SECONDS, estimate_conditions
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.stored_results import get_results
-from grading_app.scoring.grading import load_rule_scores
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.models.totals import STATUSES, Totals
@@ -80,7 +81,7 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_report_run(run, kinds.get(run.pk, {}), hides_outcomes=runs_a_plan) for run in runs],
         "points": [] if runs_a_plan else report_points(experiment),
-        "rules": load_rule_scores(experiment),
+        "rules": report_rules(experiment),
         "scores": scores,
         "judging": report_judges(experiment),
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
@@ -186,3 +187,22 @@ def format_judge(line: dict[str, Any]) -> str:
 
 def _format_optional(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def report_rules(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
+    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
+    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
+    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
+    for pk, code, n in rows.annotate(n=Count("pk")):
+        counts[pk][code] = n
+    return [
+        {
+            "grade_condition_id": rule.grade_condition_id,
+            "scorer": rule.scorer,
+            "parameters": rule.parameters,
+            "scored": counts[rule.pk].pop("", 0),
+            "unread": dict(counts[rule.pk].most_common()),
+        }
+        for rule in rules
+    ]

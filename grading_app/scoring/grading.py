@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from evalsite.lib.sql import fetch_rows
-from grading_app.models import GradeCondition, Grading
+from grading_app.models import GradeCondition
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
@@ -256,22 +256,3 @@ def _dump_detail(detail: Mapping[str, Any] | None) -> str | None:
 
 def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:
     return int(fetch_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
-
-
-def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
-    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
-    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
-    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
-    for pk, code, n in rows.annotate(n=Count("pk")):
-        counts[pk][code] = n
-    return [
-        {
-            "grade_condition_id": rule.grade_condition_id,
-            "scorer": rule.scorer,
-            "parameters": rule.parameters,
-            "scored": counts[rule.pk].pop("", 0),
-            "unread": dict(counts[rule.pk].most_common()),
-        }
-        for rule in rules
-    ]

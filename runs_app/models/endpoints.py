@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Self
 from zoneinfo import available_timezones
@@ -19,6 +19,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.llm import keys
+from runs_app.llm.model_families import is_same_family
 from runs_app.llm.providers import PROVIDERS, SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
@@ -423,3 +424,8 @@ class LanguageModel(PricedResource):
             return counted_by
         images = image_tokens.find_image_rule(self.model)
         return f"{counted_by}; images by {images.description} ({images.read.isoformat()})"
+
+    def find_relatives(self, models: Iterable[LanguageModel]) -> list[LanguageModel]:
+        """Return the models of its own family. A judge may prefer their answers."""
+        own = self.endpoint.provider, self.model
+        return [model for model in models if is_same_family(own, (model.endpoint.provider, model.model))]

@@ -295,6 +295,12 @@ class Experiment(HasHistory, EngineOwnedColumns):
         count: int | None = getattr(self, "wave_count", None)
         return (self.waves.count() if count is None else count) > 1
 
+    def find_complete_waves(self) -> list[Any]:
+        """Return the waves whose runs of answers have all ended, with at least one run done."""
+        live = self.answer_runs.exclude(status__in=("done", "cancelled"))
+        waves = self.waves.exclude(pk__in=live.values("wave"))
+        return list(waves.filter(runs__status="done").distinct())
+
     def find_dimension(self, name: str) -> Dimension:
         """Return the dimension with this key, name or title. Raise UnknownNameError if there is none, or several."""
         dimensions = list(self.dimensions.order_by("pk"))
