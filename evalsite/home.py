@@ -67,7 +67,7 @@ def home(request: HttpRequest) -> HttpResponse:
     last_visit = parse_datetime(session[VISITED_BEFORE])
     visible = (
         Experiment.objects.visible_to(user)
-        .exclude(status=Experiment.Status.ARCHIVED)
+        .exclude(status__in=Experiment.ENDED)
         .with_star(user)
         .select_related("dataset", "owner")
         .annotate(finished_at=_select_last_end())

@@ -20,6 +20,7 @@ from django.utils import timezone
 from evalsite import views
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
+from runs_app.views.permissions import RowsAreStored, may_edit
 
 TZ_COOKIE = "tz"
 COMPRESSIBLE = re.compile(r"text/|image/svg\+xml|application/(?:json|javascript|xml)\b")
@@ -145,6 +146,27 @@ def _refuse_nul(request: HttpRequest, subject: str) -> HttpResponse:
 
 def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
     return render(request, "400.html", {"reason": reason}, status=400)
+
+
+class StoredRowsMiddleware:
+    """Middleware that shows a notice, and how to bring rows back, in place of a page whose rows are in a file."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, RowsAreStored):
+            return None
+        experiment = exception.experiment
+        context = {
+            "experiment": experiment,
+            "editable": may_edit(request, experiment),
+            "stored": experiment.stored_rows,
+        }
+        return render(request, "grading_app/experiment_stored.html", context, status=409)
 
 
 class ControlCharactersMiddleware:

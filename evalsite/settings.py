@@ -154,6 +154,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.TimezoneMiddleware",
     "grading_app.blind_pages.BlindPagesMiddleware",
+    "evalsite.middleware.StoredRowsMiddleware",
 ]
 
 ROOT_URLCONF = "evalsite.urls"

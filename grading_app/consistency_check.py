@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Sum
 
 from grading_app.adaptive.audit import recount_decided_points
+from grading_app.models import StoredRows
+from runs_app.models import Experiment, LedgerEntry
 
 RUNS = """
 WITH units AS (
@@ -25,6 +28,7 @@ WITH units AS (
     FROM runs_app_attempt GROUP BY run_id
 )
 SELECT r.id, {columns} FROM runs_app_run r LEFT JOIN units ON units.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
+WHERE r.experiment_id NOT IN (SELECT experiment_id FROM grading_app_storedrows)
 """
 RUN_COLUMNS = (
     "n_pending", "n_running", "n_done", "n_failed", "n_cancelled",
@@ -43,8 +47,11 @@ SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a
     + coalesce((SELECT sum(reserved_usd + coalesce(kept_usd, 0)) FROM runs_app_preflight f
         WHERE f.experiment_id = e.id), 0)
     + coalesce((SELECT sum(kept_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0)
-FROM runs_app_experiment e
+FROM runs_app_experiment e WHERE e.id NOT IN (SELECT experiment_id FROM grading_app_storedrows)
 """
+
+STORED_RUNS = """SELECT r.id FROM runs_app_run r
+    JOIN grading_app_storedrows s ON s.experiment_id = r.experiment_id"""
 
 ENDPOINTS = """
 SELECT p.id, p.in_flight, coalesce(held.in_flight, 0)
@@ -58,13 +65,14 @@ FROM runs_app_endpoint p LEFT JOIN (
 """
 
 # Case k is repetition k / n_items of item k mod n_items. Trials of a pilot beyond these cases do not count.
-POINTS = """
+POINTS = f"""
 SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
 LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
     AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id AND t.sample_idx * p.n_items + drawn.place <= p.n_planned
+WHERE p.run_id NOT IN ({STORED_RUNS})
 GROUP BY p.id
-"""
+"""  # noqa: S608 - the name is above
 
 # A full join, because an entry without attempts is a difference, and so are attempts without an entry.
 LEDGER = """
@@ -86,7 +94,8 @@ WITH calls AS (
     FROM runs_app_attempt GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
-FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
+FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry
+    WHERE run_id IS NOT NULL AND run_id NOT IN ({stored_runs}) GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
 # Preflights do not count kinds of unusable answers. No batch and no cached response answers them.
@@ -151,6 +160,35 @@ def compare_counters(cursor: Any) -> list[Difference]:
         *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
         *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
         *_list_differences("point", POINT_COUNTERS, recount_decided_points()),
+        *_compare_stored(),
+    ]
+
+
+def read_counters(experiment: Experiment) -> dict[str, dict[str, str]]:
+    """Return the counters of an experiment, its runs and their ledger, by row and name, as texts."""
+    runs = experiment.runs.order_by("pk")
+    ledger = LedgerEntry.objects.filter(run__experiment=experiment).order_by().values("run")
+    sums: Any = ledger.annotate(**{f"sum_{name}": Sum(name) for name in LEDGER_COLUMNS}).order_by("run")
+    return {
+        f"experiment {experiment.pk}": {name: str(getattr(experiment, name)) for name in ("spent_usd", "reserved_usd")},
+        **{f"run {row.pop('pk')}": _format_values(row) for row in runs.values("pk", *RUN_COLUMNS)},
+        **{f"ledger of run {row.pop('run')}": _format_values(row) for row in sums},
+    }
+
+
+def _format_values(row: dict[str, Any]) -> dict[str, str]:
+    return {name.removeprefix("sum_"): str(value) for name, value in row.items()}
+
+
+def _compare_stored() -> list[Difference]:
+    """Compare the counters of stored experiments with those at the time when their rows moved to a file."""
+    return [
+        Difference(row, name, now.get(row, {}).get(name), counters[name])
+        for stored in StoredRows.objects.select_related("experiment")
+        for now in [read_counters(stored.experiment)]
+        for row, counters in stored.counters.items()
+        for name in counters
+        if now.get(row, {}).get(name) != counters[name]
     ]
 
 
@@ -163,7 +201,7 @@ def _build_runs_sql() -> str:
 def _build_ledger_sql(template: str) -> str:
     pairs = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
     sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
-    return template.format(columns=", ".join(pairs), sums=", ".join(sums))
+    return template.format(columns=", ".join(pairs), sums=", ".join(sums), stored_runs=STORED_RUNS)
 
 
 def _choose_source(name: str) -> str:

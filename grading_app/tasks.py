@@ -23,10 +23,10 @@ SECONDS = 120  # Below the time-out of a task. The rest is left to the next task
 def grade_experiment(
     pk: int, scorers: list[str | dict[str, str]] | None = None, by: str = "task queue"
 ) -> dict[str, int]:
-    """Grade the ungraded answers of an experiment. Return the numbers by rule or judge; nothing if it is gone."""
+    """Grade the ungraded answers of an experiment. Return the numbers by rule or judge; none without rows."""
     from django_q.tasks import async_task
 
-    experiment = Experiment.objects.filter(pk=pk).first()
+    experiment = Experiment.objects.exclude(status=Experiment.Status.STORED).filter(pk=pk).first()
     if experiment is None:
         return {}
     report = grade(experiment, scorers=scorers, seconds=SECONDS, by=by)

@@ -39,7 +39,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
         with experiment.permit_deletion():
             for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they grade.
-                _delete_trials(run)
+                delete_trials(run)
             experiment.delete()
 
 
@@ -54,6 +54,8 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         locked = Run.objects.with_design().filter(pk=run.pk).first()
         if locked is None:
             raise TransitionError(f"{run} was already deleted")
+        if locked.experiment.is_stored:
+            raise TransitionError(f"the rows of {locked.experiment} are in a file; bring them back first")
         if locked.is_live:
             raise TransitionError(
                 f"{locked} is {locked.status} or has calls in flight; pause or cancel it and wait for its calls"
@@ -82,12 +84,12 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD still count towards the budget"
         record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, aspect="run")
         with locked.experiment.permit_deletion():
-            _delete_trials(locked)
+            delete_trials(locked)
             locked.delete()
         start_next_queued([run.experiment_id])
 
 
-def _delete_trials(run: Run) -> None:
+def delete_trials(run: Run) -> None:
     """Delete the run's trials and the rows that refer to them. A text that a call wrote stays, without its call."""
     for related in Trial._meta.get_fields(include_hidden=True):
         # Go through the relations, because apps above this one add relations to trials. The cache has one without a

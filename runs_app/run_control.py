@@ -60,7 +60,7 @@ def launch(
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-        if locked.status == Experiment.Status.ARCHIVED:
+        if locked.is_archived:
             raise LaunchError(f"{experiment} is archived")
         report = plan(
             experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, launched_rows=launched_rows

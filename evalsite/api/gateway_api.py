@@ -144,7 +144,7 @@ def _get_access(request: HttpRequest, slug: str) -> Access:
     if token.experiment.slug != slug or not Experiment.objects.editable_by(request.user).filter(slug=slug).exists():
         raise Refused(404, "There is no such experiment, or your token does not reach it.", "not_found")
     experiment: Experiment = token.experiment
-    if experiment.status == Experiment.Status.ARCHIVED or experiment.imported_from:
+    if experiment.is_archived or experiment.imported_from:
         raise Refused(409, f"The experiment {experiment} is archived or imported and makes no calls.", "conflict")
     return Access(token.pk, str(token), experiment)
 

@@ -45,6 +45,8 @@ def list_experiments(request: HttpRequest) -> Any:
 
 def get_experiment(request: HttpRequest, name: str) -> Experiment:
     experiment: Experiment = get_object_or_404(list_experiments(request).select_related("dataset", "owner"), slug=name)
+    if experiment.is_stored:
+        raise Problem(409, f"The answers and grades of {experiment} are in a file. Bring them back first.")
     return experiment
 
 

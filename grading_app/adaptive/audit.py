@@ -47,7 +47,12 @@ def describe_earlier_rule(experiment: Experiment) -> str:
 
 
 def _list_experiments() -> Iterable[Experiment]:
-    return Experiment.objects.filter(runs__points__status__in=Point.DECIDED).distinct().order_by("pk")
+    return (
+        Experiment.objects.filter(runs__points__status__in=Point.DECIDED)
+        .exclude(status=Experiment.Status.STORED)
+        .distinct()
+        .order_by("pk")
+    )
 
 
 def _list_decided_points(experiment: Experiment) -> Any:

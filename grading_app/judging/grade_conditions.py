@@ -54,7 +54,7 @@ def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCond
 def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield the problems that keep a grader from judging this experiment's answers."""
     model, rubric, texts = grader.language_model, grader.rubric, grader.text_set
-    if experiment.status == Experiment.Status.ARCHIVED:
+    if experiment.is_archived:
         yield f"experiment {experiment} is archived"
     if grader.archived_at is not None:
         yield f"grader {grader} is archived"

@@ -1301,6 +1301,39 @@ class Migration(ModelCreation):
             },
         ),
         migrations.CreateModel(
+            name="StoredRows",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "experiment",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="stored_rows",
+                        to="runs_app.experiment",
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64)),
+                ("size", models.BigIntegerField(help_text="Bytes")),
+                ("counts", models.JSONField(help_text="The numbers in the study card")),
+                ("counters", models.JSONField()),
+                ("headline", models.JSONField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+            ],
+            options={
+                "ordering": ["pk"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("size__gte", 0),
+                        ),
+                        name="grading_app_storedrows_numbers_in_range",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Snapshot",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),

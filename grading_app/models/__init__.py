@@ -8,7 +8,7 @@ from grading_app.models.raters import RaterAssignment, RaterInvitation
 from grading_app.models.rating import RatedAnswer, Rating, RatingQueue
 from grading_app.models.reports import ReportChoices, ShareLink
 from grading_app.models.rubrics import Grader, Panel, Rubric, RubricTest
-from grading_app.models.snapshots import Snapshot
+from grading_app.models.snapshots import Snapshot, StoredRows
 
 __all__ = [
     "Adjudication",
@@ -31,5 +31,6 @@ __all__ = [
     "ShareLink",
     "Snapshot",
     "StoredDisagreement",
+    "StoredRows",
     "SupersededVerdict",
 ]

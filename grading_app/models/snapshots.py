@@ -1,4 +1,4 @@
-"""A snapshot: an experiment's data in one file, with author, time and reason."""
+"""Files with an experiment's data: snapshots, and the rows of stored experiments."""
 
 from __future__ import annotations
 
@@ -58,3 +58,35 @@ class Snapshot(models.Model):
         """Return the number of rows by table."""
         counts: dict[str, int] = self.counts["rows"]
         return counts
+
+
+@constrain_numbers()
+class StoredRows(models.Model):
+    """The file that holds the answers, calls and grades of a stored experiment. The row exists while they are there.
+
+    Its name is `digest`, as for a snapshot. `counters` are those of the experiment's runs and ledger, which stay, and
+    `headline` is its score in lists.
+    """
+
+    experiment = models.OneToOneField(Experiment, on_delete=models.CASCADE, related_name="stored_rows")
+    digest = models.CharField(max_length=64)
+    size = models.BigIntegerField(help_text="Bytes")
+    counts = models.JSONField(help_text="The numbers in the study card")
+    counters = models.JSONField()
+    headline = models.JSONField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"rows of {self.experiment}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder() / f"{self.digest}.zip"
+
+    @staticmethod
+    def folder() -> Path:
+        """Return the folder of the files. It is beside the images, so that a backup includes it."""
+        return Path(settings.MEDIA_ROOT) / "stored"

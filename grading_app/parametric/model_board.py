@@ -141,7 +141,7 @@ def list_parametric_experiments(user: Any) -> list[Experiment]:
     visible = Experiment.objects.visible_to(user).filter(
         Q(dataset__recipe__strategy="parametric") | Q(dataset__recipe__parametric=True)
     )
-    visible = visible.filter(dataset__status__in=FROZEN_STATUSES).exclude(status=Experiment.Status.ARCHIVED)
+    visible = visible.filter(dataset__status__in=FROZEN_STATUSES).exclude(status__in=Experiment.ENDED)
     visible = visible.exclude(preregistration__in=Preregistration.objects.unfinished())
     with_answers = visible.annotate(answers=Sum("runs__n_done", filter=Q(runs__condition__stage="generate")))
     return list(with_answers.filter(answers__gt=0).select_related("dataset").order_by("-created_at", "-pk"))

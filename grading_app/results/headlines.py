@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.number_format import format_count
-from grading_app.models import BlindReading, CachedAggregate, GradeCondition
+from grading_app.models import BlindReading, CachedAggregate, GradeCondition, StoredRows
 from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.results.closeness import ConditionCloseness, estimate_closeness, load_norms_of_many
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
@@ -116,6 +116,8 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
 
     experiments: with the totals of `with_totals`. user: the reader, from whom names of models may be hidden.
     """
+    stored = [experiment.pk for experiment in experiments if experiment.is_stored]
+    experiments = [experiment for experiment in experiments if not experiment.is_stored]
     measures = {pk: found for pk, found in list_measures_of_many(experiments).items() if found}
     totals = {experiment.pk: experiment.read_totals() for experiment in experiments}
     done = {pk: of_experiment.done for pk, of_experiment in totals.items()}
@@ -141,6 +143,9 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
     large = [one for one in experiments if one.pk in missing and done[one.pk] > MAX_ANSWERS_PER_REQUEST]
     headlines |= computed | (_load_stored_headlines(large) if large else {})
+    if stored:
+        kept = StoredRows.objects.filter(experiment__in=stored).values_list("experiment", "headline")
+        headlines |= {pk: Headline(**content) for pk, content in kept if content}
     of_waves = Wave.objects.answered().filter(experiment__in=headlines).values_list("experiment", "number")
     waves = Counter(experiment for experiment, _ in of_waves) if headlines else Counter()
     headlines = {pk: replace(headline, waves=waves[pk]) for pk, headline in headlines.items()}

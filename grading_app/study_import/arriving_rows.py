@@ -51,15 +51,22 @@ def drop_tables() -> None:
     execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
 
 
+def copy_lines(archive: zipfile.ZipFile, name: str, table: str) -> None:
+    """Copy the JSON lines of a part into the column `line` of a table, in pieces of constant size.
+
+    A line is one value of COPY's text format.
+    """
+    with open_raw_cursor() as cursor, cursor.copy(f"COPY {table} (line) FROM STDIN") as copy:
+        for piece in iterate_pieces(archive, name):
+            copy.write(piece.translate(WHITE_SPACE).replace(b"\\", b"\\\\"))
+
+
 def load_part(archive: zipfile.ZipFile, part: StudyTable) -> None:
     """Copy the lines of a part into a temporary table, and give each row a new key."""
     rows, keys = ROWS_OF + part.table, KEYS + part.table
     execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
     if part.file_name in archive.namelist():
-        # Pieces of constant size, whatever a line has. A line is one value of COPY's text format.
-        with open_raw_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
-            for piece in iterate_pieces(archive, part.file_name):
-                copy.write(piece.translate(WHITE_SPACE).replace(b"\\", b"\\\\"))
+        copy_lines(archive, part.file_name, rows)
     key = part.model._meta.pk.attname
     if part.has_key:
         sequence = f"nextval(pg_get_serial_sequence('{part.table}', '{key}'))"

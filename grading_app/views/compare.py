@@ -69,6 +69,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     )
     experiments = _get_experiments(request, [reference for reference in (reference_a, reference_b) if reference])
     visible = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
+    visible = visible.exclude(status=Experiment.Status.STORED)
     recent = visible.distinct().order_by("-created_at", "-pk")[:MAX_RECENT]
     choices = list(dict.fromkeys([*experiments, *recent]))
     BlindReading.objects.start_for_plans(request.user, experiments)

@@ -15,12 +15,13 @@ from datasets_app.models import Dataset
 from datasets_app.tables import HistoryTable
 from datasets_app.views.permissions import redirect_back
 from evalsite.lib.favourites import change_star
-from evalsite.lib.permissions import is_member, readers_only
+from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.judging.grader_specs import list_judges
 from grading_app.results.headlines import load_headlines
+from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.models import Experiment
@@ -35,7 +36,8 @@ from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import preview_draft
 from runs_app.scorers.scoring_rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
-from runs_app.views.permissions import get_visible_experiment, may_edit
+from runs_app.views.experiment_lifecycle import change_lifecycle
+from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
 
 EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
 MAX_KEYS = 200
@@ -169,3 +171,19 @@ def _choose_row(rows: list[Any], key: str | None) -> Any:
     if match is None:
         raise Http404
     return match
+
+
+@require_POST
+@members_only
+@hides_model_names()
+def experiment_store(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = get_editable_experiment(request, slug)
+    return change_lifecycle(request, experiment, store_rows, "stored in a file")
+
+
+@require_POST
+@members_only
+@hides_model_names()
+def experiment_bring_back(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = get_editable_experiment(request, slug, needs_rows=False)
+    return change_lifecycle(request, experiment, bring_back, "in the database again")

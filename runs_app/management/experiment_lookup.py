@@ -31,11 +31,15 @@ def read_file(file: Path) -> str:
         refuse_input(f"file: {file} cannot be read: {error}")
 
 
-def get_experiment(name: str, argument: str = "name") -> Experiment:
-    """Return the experiment of this name. End the command with exit code 2 if it does not exist."""
+def get_experiment(name: str, argument: str = "name", *, needs_rows: bool = True) -> Experiment:
+    """Return the experiment of this name. End the command with exit code 2 if it, or its needed rows, are not there."""
     experiments = Experiment.objects.select_related("owner", "dataset")
     experiment: Experiment | None = experiments.filter(slug=name).first()
-    return experiment or refuse_input(f"{argument}: there is no experiment {name}; see `experiment list`")
+    if experiment is None:
+        refuse_input(f"{argument}: there is no experiment {name}; see `experiment list`")
+    if needs_rows and experiment.is_stored:
+        refuse_input(f"{argument}: the rows of {name} are in a file; run `experiment bring-back {name}` first")
+    return experiment
 
 
 def choose_wave(experiment: Experiment, name: str, option: str = "--wave") -> Wave | None:

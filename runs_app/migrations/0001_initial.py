@@ -1019,7 +1019,12 @@ class Migration(ModelCreation):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("active", "Active"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("active", "Active"),
+                            ("archived", "Archived"),
+                            ("stored", "Stored in a file"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -1302,7 +1307,7 @@ class Migration(ModelCreation):
                         name="runs_app_experiment_sharing_choices",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["active", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["active", "archived", "draft", "stored"])),
                         name="runs_app_experiment_status_choices",
                     ),
                     models.CheckConstraint(

@@ -91,6 +91,9 @@ class Experiment(HasHistory, EngineOwnedColumns):
         DRAFT = "draft", "Draft"
         ACTIVE = "active", "Active"
         ARCHIVED = "archived", "Archived"
+        STORED = "stored", "Stored in a file"
+
+    ENDED = (Status.ARCHIVED, Status.STORED)  # It cannot be launched or graded any more.
 
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Owner only"
@@ -343,6 +346,16 @@ class Experiment(HasHistory, EngineOwnedColumns):
             return Totals.of(self.answer_runs)
         totals = dict(self.totals or {})
         return Totals(states=frozenset(totals.pop("states", ())), **totals)
+
+    @property
+    def is_archived(self) -> bool:
+        """Return whether it was archived, with its rows in the database or in a file."""
+        return self.status in self.ENDED
+
+    @property
+    def is_stored(self) -> bool:
+        """Return whether its answers and grades are in a file, not in the database."""
+        return self.status == self.Status.STORED
 
     @property
     def state(self) -> str:

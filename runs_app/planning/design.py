@@ -304,7 +304,7 @@ class Design:
 
     def _find_unready_rows(self) -> Iterator[str]:
         dataset = self.experiment.dataset
-        if self.experiment.status == Experiment.Status.ARCHIVED:
+        if self.experiment.is_archived:
             yield f"experiment {self.experiment} is archived"
         if dataset.status != Dataset.Status.APPROVED:
             yield f"dataset {dataset} is {dataset.status}; it must be approved"

@@ -108,7 +108,10 @@ def _find_other_uses(
     trials = sum((F(f"runs__n_{status}") for status in Trial.Status.values), Value(0))
     others = Condition.objects.filter(stage=Condition.Stage.GENERATE).exclude(experiment=experiment)
     rows = (
-        others.filter(same_name).exclude(experiment__status="archived").order_by().values_list("experiment", *columns)
+        others.filter(same_name)
+        .exclude(experiment__status__in=Experiment.ENDED)
+        .order_by()
+        .values_list("experiment", *columns)
     )
     for other, *names_and_hashes, n in rows.annotate(trials=Sum(trials, default=0)):
         for at, axis in enumerate(EDITED_AXES):

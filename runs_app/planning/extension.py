@@ -198,7 +198,7 @@ def find_extension_problems(experiment: Experiment, extension: Extension, wave_l
         yield f"experiment {experiment} is a draft: edit it instead"
     if extension.dimensions and not experiment.dimensions.exists():
         yield "dimensions: this experiment was launched without dimensions, so it has no ratings; duplicate it instead"
-    if experiment.status == Experiment.Status.ARCHIVED:
+    if experiment.is_archived:
         yield f"{experiment} is archived"
     if experiment.imported_from:
         yield experiment.describe_imported()

@@ -62,19 +62,24 @@ def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
-    return _change_lifecycle(request, get_editable_experiment(request, slug), Experiment.archive, "archived")
+    return change_lifecycle(request, get_editable_experiment(request, slug), Experiment.archive, "archived")
 
 
 @require_POST
 @members_only
 @hides_model_names()
 def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
-    return _change_lifecycle(request, get_editable_experiment(request, slug), deletion.delete, "deleted")
+    experiment = get_editable_experiment(request, slug, needs_rows=False)
+    return change_lifecycle(request, experiment, deletion.delete, "deleted")
 
 
-def _change_lifecycle(
-    request: HttpRequest, experiment: Experiment, change: Callable[..., Any], outcome: str
+def change_lifecycle(
+    request: HttpRequest,
+    experiment: Experiment,
+    change: Callable[..., Any],
+    outcome: str,
 ) -> HttpResponse:
+    """Make this change with the reason of the form, show its outcome or problem, and return to a page."""
     form = RunControlForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))

@@ -11,16 +11,27 @@ from evalsite.lib.text.names import UnknownNameError
 from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
-def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
+class RowsAreStored(Exception):
+    """A page needs the answers of an experiment, which are in a file. A middleware shows a notice instead."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        super().__init__(f"the answers and grades of {experiment} are in a file")
+        self.experiment = experiment
+
+
+def get_visible_experiment(request: HttpRequest, slug: str, *, needs_rows: bool = True) -> Experiment:
+    """Return an experiment that the user may see. Raise RowsAreStored if it needs rows that are in a file."""
     visible = Experiment.objects.visible_to(request.user).with_star(request.user).with_wave_count()
     experiments = visible.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
+    if needs_rows and experiment.is_stored:
+        raise RowsAreStored(experiment)
     return experiment
 
 
-def get_editable_experiment(request: HttpRequest, slug: str) -> Experiment:
+def get_editable_experiment(request: HttpRequest, slug: str, *, needs_rows: bool = True) -> Experiment:
     """Return an experiment that the user may change. Its status may still forbid the change."""
-    get_visible_experiment(request, slug)
+    get_visible_experiment(request, slug, needs_rows=needs_rows)
     editable = Experiment.objects.editable_by(request.user).with_star(request.user).with_wave_count()
     experiments = editable.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
@@ -43,6 +54,8 @@ def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None
 
 def get_visible_run(request: HttpRequest, pk: int) -> Run:
     run: Run = get_object_or_404(Run.objects.visible_to(request.user).with_design(), pk=pk)
+    if run.experiment.is_stored:
+        raise RowsAreStored(run.experiment)
     return run
 
 

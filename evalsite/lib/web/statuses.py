@@ -67,6 +67,7 @@ LOOKS = {
     "frozen": APPROVED,
     "archived": ARCHIVED,
     "retired": ARCHIVED,
+    "stored": ARCHIVED,
 }
 
 

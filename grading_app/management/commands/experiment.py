@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from django.template.defaultfilters import filesizeformat
+
 from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import (
     VerbCommand,
@@ -18,6 +20,7 @@ from evalsite.lib.ops.commands import (
 )
 from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.grader_specs import create_experiment
+from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.spec_errors import SpecError
@@ -99,7 +102,7 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         print_experiments(self, json)
 
     def do_show(self, name: str, json: bool, **options: Any) -> None:
-        experiment = get_experiment(name)
+        experiment = get_experiment(name, needs_rows=False)
         if json:
             self.write_json(build_spec(experiment))
             return
@@ -165,6 +168,15 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         get_experiment(name).archive(by=resolve_actor(user), reason=reason)
         self.write(f"{name} is archived")
 
+    def do_store(self, name: str, reason: str, user: str, **options: Any) -> None:
+        stored = store_rows(get_experiment(name), by=resolve_actor(user), reason=reason)
+        size = filesizeformat(stored.size)
+        self.write(f"the rows of {name} are in {stored.path}, {size}; `experiment bring-back {name}` restores them")
+
+    def do_bring_back(self, name: str, reason: str, user: str, **options: Any) -> None:
+        bring_back(get_experiment(name, needs_rows=False), by=resolve_actor(user), reason=reason)
+        self.write(f"the rows of {name} are in the database again")
+
     def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
         row = get_experiment(name).runs.with_design().filter(pk=run).first()
         if row is None:
@@ -174,7 +186,7 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         self.write(f"run {run} of {name} is deleted")
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
-        experiment = get_experiment(name)
+        experiment = get_experiment(name, needs_rows=False)
         totals = Experiment.objects.filter(pk=experiment.pk).with_totals().get().read_totals()
         spent = format_money(experiment.spent_usd)
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
@@ -200,6 +212,8 @@ def _add_run_verbs(verbs: Any) -> None:
 
 def _add_state_verbs(verbs: Any) -> None:
     add_reason(add_experiment_verb(verbs, "archive", "archive the experiment and keep all rows"), required=True)
+    add_reason(add_experiment_verb(verbs, "store", "move the rows of an archived experiment to a file"), required=True)
+    add_reason(add_experiment_verb(verbs, "bring-back", "move the rows of a stored experiment back"), required=True)
     parser = add_experiment_verb(
         verbs, "delete-run", "delete a run with its trials, answers and grades; its cost stays spent"
     )

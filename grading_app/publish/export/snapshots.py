@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +29,8 @@ from runs_app.models import Attempt, Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
 
+AddParts = Callable[[ArchiveWriter, StudyRowReader], None]
+
 
 class SnapshotError(ValueError):
     """A snapshot that cannot be created now. The message says what to do first."""
@@ -45,7 +47,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as out:
-            digest, counts = _write_archive(experiment, _build_facts(experiment, label, reason, by), out)
+            digest, counts = write_archive(experiment, out, label=label, reason=reason, by=by)
             out.flush()
             os.fsync(out.fileno())
         refuse_while_live(experiment)
@@ -72,7 +74,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
 def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
     """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
     refuse_while_live(experiment)
-    return _write_archive(experiment, _build_facts(experiment, "", "", by), out)[0]
+    return write_archive(experiment, out, by=by)[0]
 
 
 def refuse_while_live(experiment: Experiment) -> None:
@@ -81,8 +83,18 @@ def refuse_while_live(experiment: Experiment) -> None:
         raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
 
-def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
+def write_archive(
+    experiment: Experiment,
+    out: BinaryIO,
+    *,
+    label: str = "",
+    reason: str = "",
+    by: Actor,
+    add_parts: AddParts | None = None,
+) -> tuple[str, dict[str, Any]]:
+    """Write a snapshot, with further parts, and return its digest and the numbers of its study card."""
     writer, counts = ArchiveWriter(out), Counts()
+    facts = _build_facts(experiment, label, reason, by)
     facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
         name = f"tables/{table}.jsonl"
@@ -92,6 +104,8 @@ def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO)
         for part in STUDY_TABLES:
             writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
         writer.add("names.json", [reader.build_names()])
+        if add_parts is not None:
+            add_parts(writer, reader)
         for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.shared_file.fetch()))
     writer.add("schema.json", [json_part({"schema": SCHEMA})])

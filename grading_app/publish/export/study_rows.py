@@ -317,7 +317,7 @@ class StudyRowReader:
     def __init__(self, source: Experiment | Dataset, tables: Sequence[StudyTable] = TABLES) -> None:
         experiment = source.pk if isinstance(source, Experiment) else None
         dataset = source.dataset_id if isinstance(source, Experiment) else source.pk
-        self._params, self._tables = {"experiment": experiment, "dataset": dataset}, tables
+        self.params, self._tables = {"experiment": experiment, "dataset": dataset}, tables
 
     def __enter__(self) -> StudyRowReader:
         self._drop()
@@ -332,7 +332,7 @@ class StudyRowReader:
                         CREATE UNIQUE INDEX ON {name} (id);
                         CREATE UNIQUE INDEX ON {name} (n);
                         ANALYZE {name}""",
-                    self._params,
+                    self.params,
                 )
         return self
 
@@ -342,13 +342,25 @@ class StudyRowReader:
 
     def iterate_chunks(self, part: StudyTable) -> Iterator[bytes]:
         """Yield the rows of a table as JSON lines, a page at a time."""
-        key = part.model._meta.pk.attname
-        cells = [
-            f"{'k.n' if column.primary_key and part.has_key else translate(column, 't', KEYS, 'id', 'n')}"
-            f" AS {connection.ops.quote_name(column.attname)}"
+        cells = {
+            column.attname: "k.n" if column.primary_key and part.has_key else translate(column, "t", KEYS, "id", "n")
             for column in part.list_columns()
-        ]
-        statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {", ".join(cells)}
+        }
+        return self._iterate_pages(part, cells)
+
+    def iterate_site_chunks(self, part: StudyTable, *, is_whole: bool) -> Iterator[bytes]:
+        """Yield what `iterate_chunks` leaves out: the keys of the rows here, and with `is_whole` the other columns."""
+        columns = part.list_local_columns() if is_whole else []
+        return self._iterate_pages(
+            part,
+            {"n": "k.n", "id": "k.id"}
+            | {column.attname: f"t.{connection.ops.quote_name(column.attname)}" for column in columns},
+        )
+
+    def _iterate_pages(self, part: StudyTable, cells: Mapping[str, str]) -> Iterator[bytes]:
+        key = part.model._meta.pk.attname
+        selected = ", ".join(f"{sql} AS {connection.ops.quote_name(name)}" for name, sql in cells.items())
+        statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {selected}
             FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
             WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
         for low in range(0, self._count(part), PAGE_ROWS):
@@ -369,7 +381,7 @@ class StudyRowReader:
 
     def list_images(self) -> Iterator[Asset]:
         where = BY_MODEL[Asset].where.replace("t.sha256", "sha256")
-        yield from Asset.objects.raw(f"{select('*', Asset, where)} ORDER BY sha256", self._params)
+        yield from Asset.objects.raw(f"{select('*', Asset, where)} ORDER BY sha256", self.params)
 
     def _count(self, part: StudyTable) -> int:
         with connection.cursor() as cursor:

@@ -121,6 +121,8 @@ MATRIX = {
     "experiment_duplicate": expect_for_experiment(),
     "experiment_share": expect_for_experiment(),
     "experiment_archive": expect_for_experiment(302, method="post"),
+    "experiment_store": expect_for_experiment(302, method="post"),
+    "experiment_bring_back": expect_for_experiment(302, method="post"),
     "experiment_delete": expect_for_experiment(302, method="post"),
     "experiment_progress": expect_for_experiment(),
     "experiment_ledger": expect_for_experiment(),

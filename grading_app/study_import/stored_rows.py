@@ -1,0 +1,310 @@
+"""Archived experiments whose answers, calls and grades move to a file, and back to the same rows.
+
+The file is a snapshot with further parts (`site/`), which hold the keys of the rows on this site, and the columns and
+rows that a snapshot leaves out. Runs, conditions, counters, costs and the ledger stay in the database.
+
+Each step is safe against a crash. The file is on disk and verified before a transaction deletes the rows; another one
+restores them. Both compare the rows with the checksums of the file, and the counters with the rows.
+"""
+
+# ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, models, transaction
+from django.utils import timezone
+
+from evalsite.lib.checksummed_zip import SUMS, ArchiveWriter
+from evalsite.lib.history import Actor, TransitionError
+from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
+from grading_app.consistency_check import compare_counters, read_counters
+from grading_app.models import (
+    Adjudication,
+    CachedAggregate,
+    Grading,
+    Preference,
+    RatedAnswer,
+    Rating,
+    StoredRows,
+    SupersededVerdict,
+)
+from grading_app.publish.export.snapshot_check import verify
+from grading_app.publish.export.snapshots import SnapshotError, write_archive
+from grading_app.publish.export.study_rows import (
+    BY_MODEL,
+    KEYS,
+    RULES,
+    RUNS,
+    TABLES,
+    StudyRowReader,
+    StudyTable,
+    translate,
+)
+from grading_app.results.headlines import load_headlines
+from grading_app.study_import.arriving_rows import ROWS_OF, copy_lines, execute
+from runs_app.deletion import delete_trials
+from runs_app.models import Annotation, Attempt, CachedAnswer, Experiment, ExternalCall, ItemText, LedgerEntry, Trial
+
+SITE = "site/"
+LATE_HOURS = 24  # A call that was lost may still be answered, and its answer completes its row.
+TRIALS = f"(SELECT id FROM runs_app_trial WHERE run_id IN {RUNS})"
+# The tables whose rows leave, in the order in which they return. A snapshot holds them.
+MOVED = tuple(BY_MODEL[model] for model in (Trial, Attempt, Grading, Preference, Adjudication))
+# The tables to which they refer: their keys are needed to translate those of the snapshot.
+_RELATED = {column.related_model for part in MOVED for column in part.list_columns()}
+REFERENCES = tuple(part for part in TABLES if part.model in _RELATED and part.has_key and part not in MOVED)
+# Rows `t` that leave, too, and that a snapshot holds in part or not at all.
+WHOLE: dict[type[models.Model], str] = {
+    ExternalCall: f"t.trial_id IN {TRIALS}",
+    SupersededVerdict: f"t.condition_id IN {RULES}",
+    Annotation: "t.experiment_id = %(experiment)s",
+    CachedAnswer: f"t.trial_id IN {TRIALS}",
+}
+# Item texts stay, but not their link to the call that wrote them.
+LINKS = f"SELECT t.id, t.trial_id FROM runs_app_itemtext t WHERE t.trial_id IN {TRIALS} ORDER BY t.id"
+RATED: tuple[Any, ...] = (RatedAnswer, Rating)  # What people rated stays in the database.
+
+
+class StorageError(TransitionError):
+    """Rows that cannot move to a file, or not come back from it. Nothing was changed."""
+
+
+def store_rows(experiment: Experiment, *, by: Actor, reason: str = "") -> StoredRows:
+    """Move the rows of an archived experiment to a file.
+
+    Raise TransitionError, and change nothing, if that is impossible.
+    """
+    _refuse_unready(experiment)
+    folder = StoredRows.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            digest, counts = write_archive(experiment, out, reason=reason, by=by, add_parts=_add_site_parts)
+            out.flush()
+            os.fsync(out.fileno())
+        path = Path(draft).replace(folder / f"{digest}.zip")
+    except SnapshotError as error:
+        raise StorageError(str(error)) from error
+    finally:
+        Path(draft).unlink(missing_ok=True)
+    _sync_folder(folder)
+    sums = _verify_file(path, digest)
+    headlines = load_headlines([Experiment.objects.with_totals().get(pk=experiment.pk)], experiment.owner)
+    headline = headlines.get(experiment.pk)
+    with transaction.atomic():
+        experiment.refuse_while_live()
+        before = _list_differences()
+        with StudyRowReader(experiment) as reader:
+            _compare_with_file(experiment, reader, sums)
+        with experiment.permit_deletion():
+            for run in experiment.runs.order_by("-condition__stage", "pk"):
+                delete_trials(run)
+            # Verdicts are gone with their trials. Nothing may have been added since the comparison.
+            if any(_exists(table, where, experiment) for table, where in _list_conditions()):
+                raise StorageError(f"rows of {experiment} were added meanwhile; try again")
+        stored = StoredRows.objects.create(
+            experiment=experiment,
+            digest=digest,
+            size=path.stat().st_size,
+            counts=counts,
+            counters=read_counters(Experiment.objects.get(pk=experiment.pk)),
+            headline=None
+            if headline is None
+            else json.loads(json.dumps(asdict(headline) | {"label": ""}, default=int)),
+        )
+        Experiment.objects.transition_one(
+            experiment,
+            sources=[Experiment.Status.ARCHIVED],
+            target=Experiment.Status.STORED,
+            by=by,
+            reason=reason,
+        )
+        _refuse_new_differences(experiment, before)
+    return stored
+
+
+def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+    """Move the rows of a stored experiment from its file back to the database, with the same keys.
+
+    Raise TransitionError, and change nothing, if the file is missing or was changed. The file stays.
+    """
+    stored = StoredRows.objects.filter(experiment=experiment).first()
+    if stored is None:
+        raise StorageError(f"the rows of {experiment} are in the database already")
+    sums = _verify_file(stored.path, stored.digest)
+    with zipfile.ZipFile(stored.path) as archive, transaction.atomic():
+        experiment.refuse_while_live()
+        Experiment.objects.transition_one(
+            experiment,
+            sources=[Experiment.Status.STORED],
+            target=Experiment.Status.ARCHIVED,
+            by=by,
+            reason=reason,
+        )
+        before = _list_differences()
+        stored.delete()
+        _drop_temporary_tables()
+        for part in (*REFERENCES, *MOVED):
+            _load(
+                archive,
+                f"{SITE}{part.table}.jsonl",
+                f"{KEYS}{part.table}",
+                "(line ->> 'n')::bigint AS n, (line ->> 'id')::bigint AS id",
+            )
+        with experiment.permit_deletion():
+            # The triggers add the restored attempts to the ledger again.
+            LedgerEntry.objects.filter(run__experiment=experiment)._raw_delete(connection.alias)
+            for part in MOVED:
+                _load(archive, part.file_name, f"{ROWS_OF}{part.table}", "(line ->> 'id')::bigint AS n")
+                _insert(part)
+        for model in WHOLE:
+            table = model._meta.db_table
+            _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
+            conflict = "ON CONFLICT DO NOTHING" if model is CachedAnswer else ""
+            execute(f"""INSERT INTO {table} SELECT r.* FROM {ROWS_OF}{table} x
+                CROSS JOIN LATERAL jsonb_populate_record(NULL::{table}, x.line) r {conflict}""")
+        table = ItemText._meta.db_table
+        _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
+        execute(f"""UPDATE {table} t SET trial_id = (x.line ->> 'trial_id')::bigint FROM {ROWS_OF}{table} x
+            WHERE t.id = (x.line ->> 'id')::bigint AND t.trial_id IS NULL""")
+        _compare_with_file(experiment, StudyRowReader(experiment), sums, with_cache=False)
+        CachedAggregate.objects.filter(experiment=experiment).delete()
+        _drop_temporary_tables()
+        _refuse_new_differences(experiment, before)
+
+
+def _refuse_unready(experiment: Experiment) -> None:
+    if experiment.status != Experiment.Status.ARCHIVED:
+        raise StorageError(f"{experiment} is {experiment.status}; archive it first")
+    if any(rows.objects.filter(trial__run__experiment=experiment).exists() for rows in RATED):
+        raise StorageError(f"people rated answers of {experiment}; their ratings need the rows in the database")
+    recently = timezone.now() - timedelta(hours=LATE_HOURS)
+    lost = Attempt.objects.filter(run__experiment=experiment, outcome=Attempt.Outcome.LOST, finished_at__gte=recently)
+    if lost.exists():
+        raise StorageError(f"a call of {experiment} was lost today, and may still be answered; try again tomorrow")
+
+
+def _add_site_parts(writer: ArchiveWriter, reader: StudyRowReader) -> None:
+    for name, chunks in _iterate_site_parts(reader):
+        writer.add(name, chunks)
+
+
+def _iterate_site_parts(reader: StudyRowReader) -> Iterator[tuple[str, Iterable[bytes]]]:
+    for part in (*REFERENCES, *MOVED):
+        yield f"{SITE}{part.table}.jsonl", reader.iterate_site_chunks(part, is_whole=part in MOVED)
+    for model, where in WHOLE.items():
+        table, key = model._meta.db_table, model._meta.pk.column
+        rows = f"SELECT t.* FROM {table} t WHERE {where} ORDER BY t.{key}"
+        yield f"{SITE}{table}.jsonl", _iterate_lines(rows, reader.params)
+    yield f"{SITE}{ItemText._meta.db_table}.jsonl", _iterate_lines(LINKS, reader.params)
+
+
+def _iterate_lines(rows: str, params: dict[str, Any]) -> Iterator[bytes]:
+    statement = f"COPY (SELECT row_to_json(line)::text FROM ({rows}) AS line) TO STDOUT"
+    with open_raw_cursor() as cursor, cursor.copy(statement, params) as copy:
+        found = copy.rows()
+        while lines := [f"{line}\n" for (line,) in islice(found, PAGE_ROWS)]:
+            yield "".join(lines).encode()
+
+
+def _list_conditions() -> list[tuple[str, str]]:
+    """Return each table whose rows leave, with the condition on its rows `t`."""
+    return [(part.table, part.where) for part in MOVED] + [(m._meta.db_table, where) for m, where in WHOLE.items()]
+
+
+def _exists(table: str, where: str, experiment: Experiment) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT EXISTS (SELECT FROM {table} t WHERE {where})", {"experiment": experiment.pk})
+        return bool(cursor.fetchone()[0])
+
+
+def _compare_with_file(
+    experiment: Experiment, reader: StudyRowReader, sums: dict[str, str], *, with_cache: bool = True
+) -> None:
+    """Raise StorageError unless the rows equal those in the file.
+
+    The response cache may have got another answer for a key while the rows were in the file.
+    """
+    parts = [(part.file_name, reader.iterate_chunks(part)) for part in MOVED]
+    for name, chunks in (*parts, *_iterate_site_parts(reader)):
+        if not with_cache and CachedAnswer._meta.db_table in name:
+            continue
+        digest = hashlib.sha256()
+        for chunk in chunks:
+            digest.update(chunk)
+        if digest.hexdigest() != sums.get(name):
+            raise StorageError(f"the rows of {experiment} are not those of the file ({name}); nothing was changed")
+
+
+def _verify_file(path: Path, digest: str) -> dict[str, str]:
+    """Return the checksums of the parts. Raise StorageError if the file is missing, or is not what its digest says."""
+    try:
+        verdict = verify(path)
+    except ValueError as error:
+        raise StorageError(str(error)) from error
+    if verdict.digest != digest or verdict.problems:
+        raise StorageError(f"{path.name} was changed: {'; '.join(verdict.problems[:3]) or 'its digest differs'}")
+    with zipfile.ZipFile(path) as archive:
+        lines = archive.read(SUMS).decode().splitlines()
+    return {name: checksum for checksum, name in (line.split("  ", 1) for line in lines)}
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in this folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _load(archive: zipfile.ZipFile, name: str, table: str, columns: str = "") -> None:
+    """Create a temporary table with the JSON lines of a part as `line`, and with further columns read from them."""
+    execute(f"CREATE TEMPORARY TABLE raw_{table} (line jsonb)")
+    copy_lines(archive, name, f"raw_{table}")
+    execute(f"CREATE TEMPORARY TABLE {table} AS SELECT {columns + ',' if columns else ''} line FROM raw_{table}")
+    execute(f"DROP TABLE raw_{table}")
+    if columns:
+        execute(f"CREATE UNIQUE INDEX ON {table} (n)")
+    execute(f"ANALYZE {table}")
+
+
+def _insert(part: StudyTable) -> None:
+    """Insert the loaded rows with the keys that they had on this site."""
+    held = {column.attname: translate(column, "r", KEYS, "n", "id") for column in part.list_columns()}
+    local = {column.attname: f"h.{connection.ops.quote_name(column.attname)}" for column in part.list_local_columns()}
+    cells = held | local | {part.model._meta.pk.attname: "k.id"}
+    names = ", ".join(connection.ops.quote_name(name) for name in cells)
+    execute(f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
+        FROM {ROWS_OF}{part.table} x JOIN {KEYS}{part.table} k ON k.n = x.n
+        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, x.line) r
+        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, k.line) h ORDER BY k.n""")
+
+
+def _drop_temporary_tables() -> None:
+    tables = [f"{KEYS}{part.table}" for part in (*REFERENCES, *MOVED)]
+    tables += [f"{ROWS_OF}{table}" for table, _ in _list_conditions()] + [f"{ROWS_OF}{ItemText._meta.db_table}"]
+    execute(f"DROP TABLE IF EXISTS {', '.join(tables)}")
+
+
+def _list_differences() -> set[str]:
+    with connection.cursor() as cursor:
+        return {str(difference) for difference in compare_counters(cursor)}
+
+
+def _refuse_new_differences(experiment: Experiment, before: set[str]) -> None:
+    if new := sorted(_list_differences() - before):
+        raise StorageError(f"the counters of {experiment} would not equal its rows: {'; '.join(new[:3])}")

@@ -1,0 +1,268 @@
+"""The rows of an archived experiment move to a file and come back the same; counters and costs stay true meanwhile."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.models import PROTECT, ManyToOneRel, Sum
+from django.urls import reverse
+
+from evalsite.lib.history import TransitionError
+from grading_app.consistency_check import compare_counters
+from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
+from grading_app.models.verdict_history import allow_superseding
+from grading_app.publish.export.snapshot_check import verify
+from grading_app.results.headlines import load_headlines
+from grading_app.scoring.grading import grade
+from grading_app.study_import import stored_rows
+from grading_app.study_import.snapshot_import import import_snapshot
+from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
+from runs_app import deletion
+from runs_app.annotations import annotate
+from runs_app.models import (
+    Attempt,
+    CachedAnswer,
+    Experiment,
+    ExternalCall,
+    ItemText,
+    LedgerEntry,
+    Run,
+    TextSet,
+    Trial,
+    Worker,
+)
+from tests import factories
+from tests.factories.judges import make_grader, write_ledger
+from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
+
+pytestmark = pytest.mark.django_db
+TABLES = [*(part.model for part in MOVED), *WHOLE, ItemText]
+
+
+def list_differences():
+    with connection.cursor() as cursor:
+        return [str(difference) for difference in compare_counters(cursor)]
+
+
+def read_rows():
+    """Return every row of the tables whose rows move, as the database writes it."""
+    rows = {}
+    with connection.cursor() as cursor:
+        for model in TABLES:
+            table = model._meta.db_table
+            cursor.execute(f"SELECT row_to_json(t)::text FROM {table} t ORDER BY t.{model._meta.pk.column}")
+            rows[table] = [row for (row,) in cursor.fetchall()]
+    return rows
+
+
+def read_ledger():
+    sums = LedgerEntry.objects.order_by("run", "at").values("run", "at")
+    return list(sums.annotate(paid=Sum("paid_usd"), calls=Sum("attempts"), tokens=Sum("input_tokens")))
+
+
+def make_archived(slug="old"):
+    """Return an archived experiment with a row in every table whose rows move."""
+    dataset = factories.make_dataset(f"{slug}-items", approved=False)
+    dataset.approve(by="test", reason="ready")
+    models_here = [factories.make_model(f"{slug}-small"), factories.make_model(f"{slug}-large")]
+    experiment = factories.make_experiment(slug, dataset=dataset, models=models_here, samples=2, scorers=["numeric"])
+    worker = Worker.objects.create(name=slug, host="h", pid=1)
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(
+            run,
+            answer=lambda item, _, index: (
+                factories.build_failed_fields("server")
+                if index
+                else {"answer": f'{item.target} \\n "x" \u6a21', "raw_response": "<think>x</think> y", "worker": worker}
+            ),
+        )
+    write_ledger(experiment)
+    Run.objects.filter(experiment=experiment).update(n_attempts=6)
+    grade(experiment, by="test")
+    done = list(Trial.objects.filter(run__experiment=experiment, status="done").order_by("pk"))
+    one = make_grader(f"{slug}-judge")
+    judge = GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="judge--1", kind="judge", grader=one, rubric=one.rubric
+    )
+    Grading.objects.bulk_create([Grading(trial=each, condition=judge, score=0.5, parse_ok=True) for each in done])
+    with allow_superseding():
+        Grading.objects.filter(trial=done[0], condition=judge).update(score=0.1 + 0.2)
+    Preference.objects.create(condition=judge, trial_a=done[0], trial_b=done[-1], winner="a")
+    decided = GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="decided--1", kind="adjudicated",
+        parameters={"scale_min": 0, "scale_max": 1},
+    )  # fmt: skip
+    Adjudication.objects.create(condition=decided, trial=done[0], score=1, reason="Right", by=experiment.owner)
+    (note,) = annotate(done[0], "note", "Look at this", by=experiment.owner)
+    note.change_text("Look again", by=experiment.owner)
+    annotate(done[1], "flag", "Wrong", by=experiment.owner)[0].remove(by=experiment.owner)
+    CachedAnswer.objects.create(key=f"{slug}-key", trial=done[0])
+    ExternalCall.objects.create(trial=done[2], form="openai", token="public", parameters={"n": 1}, reply="{}")
+    texts = TextSet.objects.create(name=f"{slug}-texts", dataset=dataset, created_by=experiment.owner)
+    ItemText.objects.create(text_set=texts, item=done[0].item, text="Count.", trial=done[0])
+    experiment.archive(by="test", reason="published")
+    return experiment
+
+
+@pytest.fixture
+def archived():
+    make_other = make_archived("other")  # Its rows stay.
+    assert make_other.is_archived
+    return make_archived()
+
+
+def test_every_table_that_refers_to_a_trial_is_known():
+    for related in Trial._meta.get_fields(include_hidden=True):
+        if isinstance(related, ManyToOneRel) and related.related_model._meta.managed:
+            known = RATED if related.on_delete is PROTECT else TABLES
+            assert related.related_model in known, related.related_model
+
+
+def test_rows_come_back_as_they_were(archived):
+    before, ledger = read_rows(), read_ledger()
+    assert all(before.values()), "the experiment has a row in every table"
+    problems = list_differences()
+    stored = store_rows(archived, by="test", reason="space")
+    other = Experiment.objects.get(slug="other")
+    for model in (Trial, Attempt):
+        runs = set(model.objects.values_list("run__experiment", flat=True))
+        assert runs == {other.pk}
+    assert not ItemText.objects.filter(text_set__name="old-texts").exclude(trial=None).exists()
+    assert verify(stored.path).problems == []
+
+    bring_back(archived, by="test", reason="a question")
+    assert read_rows() == before
+    assert read_ledger() == ledger
+    assert list_differences() == problems
+    assert not StoredRows.objects.exists()
+    assert [change.to_value for change in archived.history.all()[:2]] == ["archived", "stored"]
+
+
+def test_counters_and_costs_stay_true_while_rows_are_in_a_file(archived):
+    spent, ledger, problems = archived.spent_usd, read_ledger(), list_differences()
+    counters = list(Run.objects.order_by("pk").values("n_done", "n_failed", "n_attempts", "spent_usd", "input_tokens"))
+    (headline,) = load_headlines([Experiment.objects.with_totals().get(pk=archived.pk)], archived.owner).values()
+    store_rows(archived, by="test", reason="space")
+    archived.refresh_from_db()
+    assert (archived.spent_usd, archived.status) == (spent, "stored")
+    assert read_ledger() == ledger
+    assert list_differences() == problems
+    assert counters == list(
+        Run.objects.order_by("pk").values("n_done", "n_failed", "n_attempts", "spent_usd", "input_tokens")
+    )
+    assert load_headlines([Experiment.objects.with_totals().get(pk=archived.pk)], archived.owner) == {
+        archived.pk: headline
+    }
+    run = archived.runs.first()
+    Run.objects.filter(pk=run.pk).update(n_done=99)
+    assert f"run {run.pk}: n_done is 99, the rows say 3" in list_differences()
+
+
+def test_the_file_is_a_snapshot_that_another_site_imports(archived):
+    stored = store_rows(archived, by="test", reason="space")
+    imported = import_snapshot(stored.path, archived.owner).experiment
+    assert Trial.objects.filter(run__experiment=imported, status="done").count() == 6
+
+
+def test_a_changed_or_missing_file_brings_nothing_back(archived):
+    stored = store_rows(archived, by="test", reason="space")
+    content = stored.path.read_bytes()
+    for damage in (content[:-200], content.replace(b"rows/", b"sows/", 1), b""):
+        stored.path.write_bytes(damage)
+        with pytest.raises(TransitionError):
+            bring_back(archived, by="test")
+    stored.path.unlink()
+    with pytest.raises(TransitionError, match="there is no file"):
+        bring_back(archived, by="test")
+    assert StoredRows.objects.filter(experiment=archived).exists()
+    stored.path.write_bytes(content)
+    bring_back(archived, by="test")
+    assert Trial.objects.filter(run__experiment=archived).count() == 12
+
+
+def test_a_row_that_differs_from_the_file_stops_both_ways(archived, monkeypatch):
+    problem = "are not those of the file"
+    verify_file = stored_rows._verify_file
+    monkeypatch.setattr(
+        stored_rows, "_verify_file", lambda *args: verify_file(*args) | {"rows/runs_app_trial.jsonl": "0" * 64}
+    )
+    with pytest.raises(TransitionError, match=problem):
+        store_rows(archived, by="test")
+    assert Trial.objects.filter(run__experiment=archived).count() == 12
+    monkeypatch.undo()
+    store_rows(archived, by="test")
+    monkeypatch.setattr(
+        stored_rows, "_verify_file", lambda *args: verify_file(*args) | {"site/runs_app_trial.jsonl": "0" * 64}
+    )
+    with pytest.raises(TransitionError, match=problem):
+        bring_back(archived, by="test")
+    assert not Trial.objects.filter(run__experiment=archived).exists()
+
+
+def test_experiments_whose_rows_are_needed_stay(archived):
+    active = factories.make_experiment("active")
+    with pytest.raises(TransitionError, match="archive it first"):
+        store_rows(active, by="test")
+    factories.make_attempt(Trial.objects.filter(run__experiment=archived).first(), outcome="lost", cost_usd=None)
+    Attempt.objects.filter(outcome="lost")
+    rated = make_archived("rated")
+    Experiment.objects.filter(pk=rated.pk).update(status="active")
+    queue = make_answer_queue("reading", experiment=rated, dimensions=[], by=make_strict_rubric("score"))
+    rate_all(make_rater(queue, started=True))
+    Experiment.objects.filter(pk=rated.pk).update(status="archived")
+    rated.refresh_from_db()
+    with pytest.raises(TransitionError, match="people rated answers"):
+        store_rows(rated, by="test")
+
+
+def test_a_stored_experiment_can_be_deleted_but_not_its_runs(archived):
+    store_rows(archived, by="test")
+    with pytest.raises(TransitionError, match="bring them back first"):
+        deletion.delete_run(archived.runs.first(), by="test")
+    deletion.delete(archived, by="test", reason="done")
+    assert not Experiment.objects.filter(pk=archived.pk).exists()
+
+
+def test_the_commands_store_and_bring_back(archived):
+    output = io.StringIO()
+    call_command("experiment", "store", "old", "--reason", "space", stdout=output)
+    assert str(StoredRows.objects.get().path) in output.getvalue()
+    with pytest.raises(CommandError, match="experiment bring-back old"):
+        call_command("status", "old")
+    call_command("experiment", "bring-back", "old", "--reason", "a question", stdout=output)
+    assert Trial.objects.filter(run__experiment=archived).count() == 12
+    with pytest.raises(CommandError, match="in the database already"):
+        call_command("experiment", "bring-back", "old", "--reason", "again")
+
+
+def test_pages_of_a_stored_experiment_say_so_and_bring_it_back(archived, client):
+    client.force_login(archived.owner)
+    addresses = [
+        reverse(name, args=["old"])
+        for name in (
+            "experiment_detail",
+            "experiment_results",
+            "experiment_files",
+            "experiment_progress",
+            "experiment_matrix",
+        )
+    ]
+    addresses += [archived.runs.first().get_absolute_url(), f"{reverse('compare')}?experiment=old&experiment=other"]
+    data = {"reason": "space"}
+    assert "stored in a file" in client.post(reverse("experiment_store", args=["old"]), data, follow=True).text
+    for address in addresses:
+        page = client.get(address)
+        assert page.status_code == 409, address
+        assert "are in a file" in page.text
+        assert "Bring back" in page.text
+    assert client.get("/api/v1/experiments/old/results").status_code == 409
+    assert client.get("/api/v1/experiments/old").json()["status"] == "stored"
+    assert "Stored" in client.get(reverse("experiment_list")).text
+    reader = factories.make_user("reader", "Viewer")
+    archived.share("group", by="test")
+    client.force_login(reader)
+    assert "Bring back" not in client.get(addresses[0]).text
+    client.force_login(archived.owner)
+    client.post(reverse("experiment_bring_back", args=["old"]), data)
+    assert [client.get(address).status_code for address in addresses] == [200] * len(addresses)
