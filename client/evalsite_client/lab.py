@@ -13,7 +13,7 @@ from typing import Any
 from evalsite_client.connection import Connection
 from evalsite_client.tables import Table
 
-ENDED = {"done", "partial", "failed", "cancelled", "stopped", "paused", "archived", "draft"}
+ENDED = {"done", "partial", "failed", "cancelled", "stopped", "paused", "archived", "draft", "stored"}
 BAR = 30  # Characters.
 
 

@@ -104,7 +104,7 @@ def link_required(scope: str, *, has_results: bool = True) -> Callable[[Public],
             link, response = _find_link(request, token), None
             if isinstance(link, HttpResponse):
                 response = link
-            elif link is not None and (not scope or link.shows(scope)):
+            elif link is not None and not link.experiment.is_stored and (not scope or link.shows(scope)):
                 try:
                     if has_results and link.experiment.runs_a_plan:
                         response = _render_waiting_page(request, link, token)

@@ -20,6 +20,7 @@ from grading_app.publish.export.file_formats import write_export
 from grading_app.publish.export.publication import PUBLICATION, write_publication
 from grading_app.publish.export.snapshots import SnapshotError, write_study
 from grading_app.results.scope import Scope, ScopeForm
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
 ALL = "all"
@@ -58,11 +59,10 @@ class Command(OutputCommand):
 
 
 def _find_source(kind: str, name: str) -> Experiment | Dataset:
-    rows: Any = Dataset.objects.named(name) if kind == DATASET else Experiment.objects.filter(slug=name)
-    source: Experiment | Dataset | None = rows.first()
-    if source is None:
-        refuse_input(f"there is no {DATASET if kind == DATASET else 'experiment'} {name!r}")
-    return source
+    if kind != DATASET:
+        return get_experiment(name, needs_rows=kind != DESIGN)
+    dataset: Dataset | None = Dataset.objects.named(name).first()
+    return dataset or refuse_input(f"there is no dataset {name!r}")
 
 
 def _read_scope(experiment: Experiment, query: str) -> Scope:
