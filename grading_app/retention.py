@@ -26,9 +26,8 @@ TABLES = (Trial._meta.db_table, Attempt._meta.db_table)
 PAGE = 2_000  # Rows of one transaction: few, because each is locked until its end.
 KEYS = """SELECT t.id FROM {table} t JOIN runs_app_run r ON r.id = t.run_id
     WHERE r.experiment_id = %(experiment)s AND t.raw_response IS NOT NULL"""
-MEASURE = """SELECT count(*), coalesce(sum(pg_column_size(t.raw_response)), 0)::bigint
-    FROM {table} t JOIN runs_app_run r ON r.id = t.run_id
-    WHERE r.experiment_id = %(experiment)s AND t.raw_response IS NOT NULL"""
+MEASURE = """SELECT count(*), coalesce(sum(pg_column_size(raw_response)), 0)::bigint
+    FROM {table} WHERE id IN ({keys})"""
 REMOVE = """UPDATE {table} t SET raw_response = NULL, raw_removed_at = now(),
         raw_sha256 = encode(sha256(convert_to(t.raw_response, 'UTF8')), 'hex')
     FROM runs_app_run r WHERE r.id = t.run_id AND r.experiment_id = %(experiment)s
@@ -39,12 +38,11 @@ REMOVE = """UPDATE {table} t SET raw_response = NULL, raw_removed_at = now(),
 class StoredRawResponses:
     """The raw responses of an experiment: their number, and their bytes in the database, compressed."""
 
-    experiment: Experiment
     rows: int
     bytes: int
 
 
-def find_due(days: int) -> Iterator[StoredRawResponses]:
+def find_due(days: int) -> Iterator[Experiment]:
     """Yield the experiments whose raw responses the rule removes: all runs ended `days` ago or earlier, and are graded.
 
     A stopped or paused run has not ended, because it can be resumed.
@@ -53,14 +51,19 @@ def find_due(days: int) -> Iterator[StoredRawResponses]:
     runs = Run.objects.filter(experiment=OuterRef("pk"))
     over = runs.filter(status__in=[Run.Status.DONE, Run.Status.CANCELLED], n_running=0, finished_at__lte=ended)
     for experiment in Experiment.objects.filter(Exists(runs)).exclude(Exists(runs.exclude(pk__in=over.values("pk")))):
-        rows = n_bytes = 0
-        with connection.cursor() as cursor:
-            for table in TABLES:
-                cursor.execute(MEASURE.format(table=table), {"experiment": experiment.pk})
-                found, size = cursor.fetchone()
-                rows, n_bytes = rows + found, n_bytes + size
-        if rows and is_graded(experiment):
-            yield StoredRawResponses(experiment, rows, n_bytes)
+        raw = {"run__experiment": experiment, "raw_response__isnull": False}
+        if any(rows.objects.filter(**raw).exists() for rows in (Trial, Attempt)) and is_graded(experiment):
+            yield experiment
+
+
+def measure_raw_responses(experiment: Experiment) -> StoredRawResponses:
+    sizes = []
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            keys = KEYS.format(table=table)
+            cursor.execute(MEASURE.format(table=table, keys=keys), {"experiment": experiment.pk})
+            sizes.append(cursor.fetchone())
+    return StoredRawResponses(*(sum(column) for column in zip(*sizes, strict=True)))
 
 
 def remove_raw_responses(days: int, *, by: Actor, seconds: float = math.inf) -> int:
@@ -70,10 +73,10 @@ def remove_raw_responses(days: int, *, by: Actor, seconds: float = math.inf) -> 
     """
     end = time.monotonic() + seconds
     removed = 0
-    for due in find_due(days):
+    for experiment in find_due(days):
         n = 0
         for table in TABLES:
-            params = {"experiment": due.experiment.pk}
+            params = {"experiment": experiment.pk}
             for low, high in iterate_key_ranges(KEYS.format(table=table), params, PAGE):
                 if time.monotonic() >= end:
                     break
@@ -81,7 +84,7 @@ def remove_raw_responses(days: int, *, by: Actor, seconds: float = math.inf) -> 
                     cursor.execute(REMOVE.format(table=table), {**params, "low": low, "high": high})
                     n += cursor.rowcount
         if n:
-            change = (due.experiment, "", f"{format_count(n)} removed")
+            change = (experiment, "", f"{format_count(n)} removed")
             record_changes([change], by=by, reason=f"after {days} days", aspect="raw responses")
         removed += n
     return removed

@@ -2467,6 +2467,9 @@ class Migration(ModelCreation):
                         fields=["run", "id"],
                         name="trial_unusable",
                     ),
+                    models.Index(
+                        condition=models.Q(("raw_response__isnull", False)), fields=["run", "id"], name="trial_raw"
+                    ),
                 ],
                 "constraints": [
                     models.CheckConstraint(
@@ -3069,7 +3072,12 @@ class Migration(ModelCreation):
             ],
             options={
                 "ordering": ["pk"],
-                "indexes": [models.Index(fields=["run", "id"], name="attempt_browse")],
+                "indexes": [
+                    models.Index(fields=["run", "id"], name="attempt_browse"),
+                    models.Index(
+                        condition=models.Q(("raw_response__isnull", False)), fields=["run", "id"], name="attempt_raw"
+                    ),
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(

@@ -192,6 +192,8 @@ class Trial(WorkUnit):
             models.Index(fields=["rival"], name="trial_compared", condition=models.Q(rival__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
             models.Index(fields=["run", "id"], name="trial_unusable", condition=UNUSABLE),
+            # For the retention rule: few answers differ from their raw response.
+            models.Index(fields=["run", "id"], name="trial_raw", condition=models.Q(raw_response__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -262,7 +264,10 @@ class Attempt(CallRecord):
     class Meta:
         ordering = ["pk"]
         constraints = [models.UniqueConstraint(fields=["trial", "token", "call"], name="attempt_is_one_call")]
-        indexes = [models.Index(fields=["run", "id"], name="attempt_browse")]
+        indexes = [
+            models.Index(fields=["run", "id"], name="attempt_browse"),
+            models.Index(fields=["run", "id"], name="attempt_raw", condition=models.Q(raw_response__isnull=False)),
+        ]
 
     def __str__(self) -> str:
         return f"attempt {self.pk}: {self.outcome}"

@@ -9,7 +9,7 @@ from django.template.defaultfilters import filesizeformat
 
 from evalsite.lib.ops.commands import VerbCommand, add_user, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
-from grading_app.retention import find_due, remove_raw_responses
+from grading_app.retention import find_due, measure_raw_responses, remove_raw_responses
 
 
 class Command(VerbCommand):
@@ -29,10 +29,11 @@ class Command(VerbCommand):
         if days is None or days < 0:
             refuse_input("--days: give a number of days, because EVALSITE_RAW_RESPONSE_DAYS is not set")
         by = resolve_actor(user)
-        due = list(find_due(days))
-        for stored in due:
-            self.write(f"{stored.experiment}: {format_count(stored.rows)} rows, {filesizeformat(stored.bytes)}")
-        rows, n_bytes = sum(stored.rows for stored in due), sum(stored.bytes for stored in due)
+        rows = n_bytes = 0
+        for experiment in find_due(days):
+            stored = measure_raw_responses(experiment)
+            self.write(f"{experiment}: {format_count(stored.rows)} rows, {filesizeformat(stored.bytes)}")
+            rows, n_bytes = rows + stored.rows, n_bytes + stored.bytes
         self.write(f"{format_count(rows)} raw responses are due, with {filesizeformat(n_bytes)}")
         if dry_run or not rows:
             return
