@@ -49,8 +49,8 @@ def find_due(days: int) -> Iterator[Experiment]:
     """
     ended = timezone.now() - timedelta(days=days)
     runs = Run.objects.filter(experiment=OuterRef("pk"))
-    over = runs.filter(status__in=[Run.Status.DONE, Run.Status.CANCELLED], n_running=0, finished_at__lte=ended)
-    for experiment in Experiment.objects.filter(Exists(runs)).exclude(Exists(runs.exclude(pk__in=over.values("pk")))):
+    other = runs.exclude(status__in=[Run.Status.DONE, Run.Status.CANCELLED], n_running=0, finished_at__lte=ended)
+    for experiment in Experiment.objects.filter(Exists(runs)).exclude(Exists(other)):
         raw = {"run__experiment": experiment, "raw_response__isnull": False}
         if any(rows.objects.filter(**raw).exists() for rows in (Trial, Attempt)) and is_graded(experiment):
             yield experiment

@@ -36,7 +36,8 @@ def make_finished(slug="old", **fields):
     dataset = factories.make_dataset(f"{slug}-items", approved=False)
     dataset.approve(by="test", reason="ready")
     experiment = factories.make_experiment(slug, dataset=dataset, scorers=["numeric"], **fields)
-    (run,) = factories.make_runs(experiment, status="done")
+    (run, *others) = factories.make_runs(experiment, status="done")
+    Run.objects.filter(pk__in=[other.pk for other in others]).update(finished_at=factories.NOON)
     trials = factories.plan_trials(
         run, answer=lambda *_: {"answer": "4", "reasoning": "two and two", "raw_response": THOUGHT}
     )
@@ -103,6 +104,16 @@ def test_exports_and_snapshots_say_what_was_removed_and_import_again():
     assert set(Trial.objects.filter(run__experiment=imported).values_list("raw_sha256", flat=True)) == {SHA256}
     assert verify(make_snapshot(imported, by="test").path).content == verdict.content
     assert find_differences() == []
+
+
+def test_every_run_of_the_experiment_must_have_ended():
+    factories.make_experiment("first", dataset=factories.make_dataset("unused"))  # Keys of experiments and runs differ.
+    experiment = make_finished(models=[factories.make_model("small"), factories.make_model("large")])
+    last = experiment.runs.last()
+    Run.objects.filter(pk=last.pk).update(status="paused")
+    assert list(find_due(30)) == []
+    Run.objects.filter(pk=last.pk).update(status="cancelled")
+    assert list(find_due(30)) == [experiment]
 
 
 @pytest.mark.parametrize(
