@@ -343,7 +343,7 @@ async def _admit(queue: ExternalQueue, call: ExternalRequest) -> Claim:
             left_s = deadline - time.monotonic()
             if not reason.may_start_later or (reason.retry_after_s or 0) > left_s or left_s <= 0:
                 raise _translate(reason) from None
-        if await queue.flush():
+        if await queue.flush(call):
             continue
         await asyncio.sleep(min(wait_s * random.uniform(0.5, 1), left_s))  # noqa: S311 - jitter
         wait_s = min(wait_s * 1.6, 0.5)

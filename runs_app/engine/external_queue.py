@@ -37,6 +37,7 @@ from runs_app.engine.prepared_calls import (
     StartedCall,
     delete_unused,
     record_and_prepare,
+    recover_prepared,
     store_starts,
 )
 from runs_app.engine.recorder import Result, group_by_endpoint, split_batches
@@ -80,6 +81,8 @@ class ExternalQueue:
     _writing: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _is_due: bool = False
+    _is_recording: bool = False
+    _had_outage: bool = False
 
     async def read(self, function: Callable[..., T], *args: Any) -> T:
         """Return the function's result from the thread that reads."""
@@ -173,10 +176,12 @@ class ExternalQueue:
             self._is_due = False
             starts, self._starts = self._starts, []
             results, self._results = self._results, []
+            self._is_recording = bool(results)
             if self.prepared is None:
                 await self._insist(results, record_each, results, self.worker_id)
             else:
                 await self._write_and_prepare(self.prepared, starts, results)
+            self._is_recording = False
             if self.spool is not None:
                 self.spool.keep_only([*self._starts, *self._results])
 
@@ -185,11 +190,15 @@ class ExternalQueue:
     ) -> None:
         began, plans = time.monotonic(), prepared.plan()
         unused = prepared.take_unused()
-        known = prepared.list_known() | {start.claim.trial_id for start in starts}
-        arguments = starts, results, plans, unused, self.worker_id, known
-        found = await self._insist(results, _write_group, *arguments)
+        found = await self._insist(results, _write_group, starts, results, plans, unused, self.worker_id)
         for endpoint_id, plan in plans.items():
             prepared.apply(plan, found.get(endpoint_id, Prepared()), began)
+        if (
+            self._had_outage
+        ):  # A commit whose reply was lost may have prepared calls of which this process does not know.
+            self._had_outage = False
+            known = prepared.list_known() | {start.claim.trial_id for start in self._starts}
+            await self._insist([], recover_prepared, self.worker_id, known)
         if prepared.is_active:
             self._write_in(REFRESH_S)
 
@@ -199,17 +208,18 @@ class ExternalQueue:
             try:
                 return await self._run(self.executors.recording, function, *arguments)
             except OUTAGES as error:
+                self._had_outage = True
                 logger.warning("%s; %s replies wait", describe_outage(error), len(results) + len(self._results))
                 await asyncio.sleep(OUTAGE_WAIT_S)
 
-    async def flush(self) -> bool:
-        """Record the results that wait and release prepared calls, which frees slots and reservations.
+    async def flush(self, call: ExternalRequest) -> bool:
+        """Free the slots and reservations that may keep this call from starting.
 
-        Return whether there were any.
+        Record the results that wait, and release prepared calls of its endpoint and experiment. Return whether there
+        were any.
         """
-        is_writing = self._writing is not None and not self._writing.done()
-        had_prepared = self.prepared is not None and self.prepared.release()
-        if not (self._results or had_prepared or is_writing):
+        had_prepared = self.prepared is not None and self.prepared.release(call)
+        if not (self._results or self._is_recording or had_prepared):
             return False
         await self.write()
         return True
@@ -256,12 +266,8 @@ def _write_group(
     plans: Mapping[int, Plan],
     unused: Sequence[Claim],
     worker_id: int,
-    known: set[int],
 ) -> dict[int, Prepared]:
-    """Store starts, record results and prepare calls, one transaction for each endpoint. Return what each found.
-
-    After an outage, this is called again. Then a commit may have prepared calls of which this process does not know.
-    """
+    """Store starts, record results and prepare calls, one transaction for each endpoint. Return what each found."""
     try:
         delete_unused(unused)
     except OUTAGES:

@@ -43,7 +43,7 @@ MAX_PREPARED = 16  # For each run.
 MAX_AGE_S = 30.0  # An older claim is not used: its lease must exceed the time-out of its call.
 IDLE_S = 5.0  # After the last call of a run, its prepared calls are released.
 VALID_S, REFRESH_S = 1.0, 0.5  # How long the tokens and the endpoint count as usable, and after how long they are read.
-RETRY_S = 1.0  # After an attempt to prepare that found too little free.
+RETRY_S = 1.0  # After an attempt to prepare found too little free, or a call needed what prepared calls took.
 
 STORE_STARTS = """
 WITH started AS MATERIALIZED (
@@ -217,11 +217,19 @@ class PreparedCalls:
         for stock in self._stocks.values():
             stock.usable.discard(token_id)
 
-    def release(self) -> bool:
-        """Give all prepared calls up. Return whether there were any."""
+    def release(self, call: ExternalRequest) -> bool:
+        """Give up the prepared calls that may keep this call from starting. Return whether there were any.
+
+        They are those of its endpoint, which take slots, and of its experiment, which take budget.
+        """
+        n_unused = len(self._unused)
+        model, experiment_id = call.run.condition.model, call.run.experiment_id
         for stock in self._stocks.values():
-            self._drop(stock)
-        return bool(self._unused)
+            run = stock.sample.run
+            if run.condition.model.endpoint_id == model.endpoint_id or run.experiment_id == experiment_id:
+                self._drop(stock)
+                stock.retry_at = time.monotonic() + RETRY_S
+        return len(self._unused) > n_unused
 
     def put_back(self, claim: Claim) -> None:
         """Give a claim up that was taken and cannot be used."""
@@ -232,8 +240,9 @@ class PreparedCalls:
         return unused
 
     def list_known(self) -> set[int]:
-        """Return the keys of the trials of the claims that wait for calls."""
-        return {claim.trial_id for stock in self._stocks.values() for _, claim in stock.claims}
+        """Return the keys of the trials of all claims that no call has taken."""
+        waiting = (claim for stock in self._stocks.values() for _, claim in stock.claims)
+        return {claim.trial_id for claim in (*waiting, *self._unused)}
 
     def plan(self) -> dict[int, Plan]:
         """Return by endpoint what to prepare and to check now. Give up what is not needed any more."""

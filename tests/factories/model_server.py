@@ -1,4 +1,8 @@
-"""A provider with the APIs of OpenAI and Anthropic, whole and streamed, in threads of this process."""
+"""A provider with the APIs of OpenAI and Anthropic, whole and streamed, in threads of this process.
+
+The simulated provider streams, too. It does not show requests as they arrived, call tools, break the stream of a chosen
+request, or send back the key that it received, and no user needs that.
+"""
 
 import json
 import threading

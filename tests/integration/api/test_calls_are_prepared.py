@@ -4,12 +4,13 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from hypothesis import HealthCheck, given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
@@ -181,8 +182,7 @@ def test_later_calls_are_numbered_after_the_last_one_although_earlier_ones_were_
 def test_a_killed_gateway_releases_what_it_prepared_and_keeps_the_calls_that_began(make_call, experiment, monkeypatch):
     async def scene(queue):
         await warm_up(queue, make_call("first"))
-        await queue.flush()
-        await until(lambda: len(queue.prepared) or queue._write_now())
+        await queue.write()
         monkeypatch.setattr(ExternalQueue, "_write_now", lambda queue: None)  # Killed before its next transaction.
         claim = await queue.admit(make_call("in flight"))
         os.close(queue.spool._file)  # The lock of the file ends with the process.
@@ -208,8 +208,7 @@ def test_a_killed_gateway_releases_what_it_prepared_and_keeps_the_calls_that_beg
 def test_without_the_spool_every_prepared_call_counts_as_lost_at_its_largest_cost(make_call, experiment, monkeypatch):
     async def scene(queue):
         await warm_up(queue, make_call())
-        await queue.flush()
-        await until(lambda: len(queue.prepared) or queue._write_now())
+        await queue.write()
         monkeypatch.setattr(ExternalQueue, "_write_now", lambda queue: None)
         queue.spool.path.unlink()
         os.close(queue.spool._file)
@@ -275,6 +274,54 @@ def test_a_paused_endpoint_takes_the_prepared_calls_back(make_call, monkeypatch)
 
     play(scene)
     assert Trial.objects.count() == 1
+
+
+def test_a_call_that_is_refused_releases_the_prepared_calls_of_its_endpoint_and_experiment_alone(make_call, experiment):
+    other = factories.make_experiment("other", owner=experiment.owner, models=[factories.make_model("else")])
+    other_run = get_or_create_external_run(other, other.language_models.get())
+
+    async def scene(queue):
+        elsewhere = replace(make_call(), run=other_run)
+        await warm_up(queue, make_call())
+        await queue.write()
+        assert not await queue.flush(elsewhere)
+        assert len(queue.prepared)
+        assert await queue.flush(make_call())
+        assert not len(queue.prepared), "and prepares none for a second"
+        await queue.finish()
+
+    play(scene)
+    assert Trial.objects.count() == 1
+
+
+def test_calls_that_a_commit_prepared_before_its_connection_broke_are_released(make_call, monkeypatch):
+    broken = []
+
+    def write_and_break(*arguments):
+        prepared = prepared_calls.record_and_prepare(*arguments)
+        if prepared.claims and not broken:
+            broken.extend(prepared.claims)
+            raise OperationalError("the connection broke after the commit")
+        return prepared
+
+    monkeypatch.setattr("runs_app.engine.external_queue.record_and_prepare", write_and_break)
+    monkeypatch.setattr("runs_app.engine.external_queue.OUTAGE_WAIT_S", 0)
+
+    async def scene(queue):
+        await warm_up(queue, make_call())
+        await queue.write()
+        known = queue.prepared.list_known()
+        found = await queue._run(queue.executors.reading, list_prepared)
+        await queue.finish()
+        return known, found
+
+    def list_prepared():
+        return set(Trial.objects.filter(messages=[]).values_list("pk", flat=True))
+
+    known, found = play(scene)
+    assert broken
+    assert found == known
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize(
@@ -348,7 +395,7 @@ def test_the_budget_is_never_exceeded_whatever_two_gateways_do(budget, steps, ma
                 ends.append(claim.trial_id)
                 queue.record(EndedCall(claim, b"{}", failure=FREE).build_result())
             elif step == "flush":
-                await queue.flush()
+                await queue.flush(make_call())
             elif step == "wait":
                 await until(lambda queue=queue: queue._writing is None or queue._writing.done())
             elif step == "kill":
