@@ -193,9 +193,7 @@ class ExternalQueue:
         found = await self._insist(results, _write_group, starts, results, plans, unused, self.worker_id)
         for endpoint_id, plan in plans.items():
             prepared.apply(plan, found.get(endpoint_id, Prepared()), began)
-        if (
-            self._had_outage
-        ):  # A commit whose reply was lost may have prepared calls of which this process does not know.
+        if self._had_outage:  # A commit without a reply may have prepared calls of which this process does not know.
             self._had_outage = False
             known = prepared.list_known() | {start.claim.trial_id for start in self._starts}
             await self._insist([], recover_prepared, self.worker_id, known)

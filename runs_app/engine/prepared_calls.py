@@ -151,7 +151,7 @@ class Stock:
 
 @dataclass(slots=True)
 class Plan:
-    """What one transaction does for the prepared calls of one endpoint."""
+    """The work of one transaction for the prepared calls of one endpoint."""
 
     run_ids: set[int] = field(default_factory=set)
     token_ids: set[int] = field(default_factory=set)
@@ -160,7 +160,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Prepared:
-    """What that transaction found: the new claims, the usable tokens, and whether the endpoint may be called."""
+    """The result of that transaction: the new claims, the usable tokens, and whether the endpoint may be called."""
 
     claims: list[Claim] = field(default_factory=list)
     usable: set[int] = field(default_factory=set)
