@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalsite.lib.text.number_format import format_count
 from grading_app.raters.raters import Rater
+from grading_app.results import statistic_format
 from grading_app.results.table import Kind, ResultColumn, ResultTable
-from grading_app.statistics.known_coverage import describe_coverage
+from grading_app.statistics.known_coverage import describe_coverage, describe_estimates_coverage
 
 if TYPE_CHECKING:
-    from grading_app.raters.agreement_report import RaterCoverage, RaterPair
+    from grading_app.raters.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
     from grading_app.raters.reference_report import ReferenceComparison
+    from grading_app.statistics.estimates import AgreementEstimate
 
 REFERENCE_KINDS: dict[str, tuple[Kind, Kind]] = {
     "bias": ("signed", "interval"),
@@ -106,3 +110,146 @@ def make_reference_table(
                 notes[f"{label}: the interval {note}."] = None
     title = f"Against {reference.label}"
     return ResultTable(f"reference-{reference.key}", title, columns, rows, formula=REFERENCE_METHODS, notes=list(notes))
+
+
+BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
+
+
+def make_measure_table(measures: Sequence[MeasureResult]) -> ResultTable:
+    """Return a row for each measure of agreement, with its meaning, formula, source, units and interval as details."""
+    columns = [
+        ResultColumn("name", "Measure"),
+        ResultColumn("value", "Estimate", "coefficient"),
+        ResultColumn("interval", "95 % interval", "coefficient_interval"),
+        ResultColumn("units", "Units", "count"),
+        ResultColumn("raters", "Raters", "count"),
+        ResultColumn("left_out", "Excluded", "count"),
+        ResultColumn("remark", "Remark"),
+    ]
+    rows, details = [], []
+    for measure in measures:
+        estimate, description = measure.estimate, measure.description
+        texts = [description.meaning, description.formula, description.citation]
+        remarks = ["fits this scale"] if measure.suits_scale else []
+        row: dict[str, Any] = {"name": measure.name}
+        if estimate is not None:
+            row |= {name: getattr(estimate, name) for name in ("units", "raters", "left_out")}
+            total = format_count(estimate.units + estimate.left_out)
+            texts.append(f"Units: {format_count(estimate.units)} of {total}, {description.uses}.")
+            if estimate.interval:
+                is_percentile = estimate.interval.startswith("percentile")
+                resamples = f", {estimate.resamples:,} resamples" if is_percentile else ""
+                texts.append(f"Interval: {estimate.interval}{resamples}.")
+        if estimate is None or estimate.estimate is None:
+            remarks.append(measure.reason)
+        else:
+            row |= {"value": estimate.estimate, "interval": _get_ends(estimate)}
+            if measure.name.startswith("ICC(") and estimate.estimate < 0:
+                remarks.append(BELOW_ZERO)
+            remarks += _explain_no_interval(estimate)
+        rows.append({**row, "remark": "; ".join(remarks) or None})
+        details.append(texts)
+    notes = [note] if (note := describe_estimates_coverage((one.name, one.estimate) for one in measures)) else []
+    return ResultTable("measures", "Measures of agreement", columns, rows, notes=notes, details=details)
+
+
+@dataclass(frozen=True)
+class JudgeEstimate:
+    """A named estimate about the judge and people, with its meaning."""
+
+    name: str
+    estimate: AgreementEstimate
+    meaning: str
+
+
+def make_judge_table(name: str, title: str, estimates: Sequence[JudgeEstimate]) -> ResultTable:
+    """Return a row for each estimate about the judge and people, with its meaning and formula as details."""
+    columns = [
+        ResultColumn("name", "Measure"),
+        ResultColumn("value", "Estimate", "number"),
+        ResultColumn("interval", "95 % interval", "interval"),
+        ResultColumn("units", "Units", "count"),
+        ResultColumn("remark", "Remark"),
+    ]
+    rows = [
+        {
+            "name": one.name,
+            "value": one.estimate.estimate,
+            "interval": _get_ends(one.estimate),
+            "units": one.estimate.units,
+            "remark": "; ".join(_explain_no_interval(one.estimate)) or None,
+        }
+        for one in estimates
+    ]
+    shown = [column for column in columns if column.name != "remark" or any(row["remark"] for row in rows)]
+    intervals = [f"Interval: {one.estimate.interval}." if one.estimate.interval else "" for one in estimates]
+    details = [
+        [one.meaning, one.estimate.formula, *([interval] if interval else [])]
+        for one, interval in zip(estimates, intervals, strict=True)
+    ]
+    notes = [note] if (note := describe_estimates_coverage((one.name, one.estimate) for one in estimates)) else []
+    return ResultTable(name, title, shown, rows, notes=notes, details=details)
+
+
+def _get_ends(estimate: AgreementEstimate) -> tuple[float, float] | None:
+    return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+
+
+def _explain_no_interval(estimate: AgreementEstimate) -> list[str]:
+    """Return the reason why the interval is missing, if it is and the reason is known."""
+    reason = estimate.interval.removeprefix("no interval: ")
+    return [f"no interval: {reason}"] if _get_ends(estimate) is None and reason else []
+
+
+CONCORDANCE = "Lin's concordance with the mean of the other people"
+SAME = "Share of the other people with the same rating"
+SAME_CHOICE = "Share of the other people with the same choice"
+
+
+def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
+    """Return the judge's bias and slope, and its agreement with people next to the agreement among people."""
+    meaning = (
+        "The judge's share of wins for the first minus that of people, from −1 to 1 (Liang & Zeger 1986)."
+        if in_pairs
+        else "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."
+    )
+    estimates = [JudgeEstimate("Bias", comparison.bias, meaning)]
+    if comparison.slope is not None:
+        meaning = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
+        estimates.append(JudgeEstimate("Slope", comparison.slope, meaning))
+    for standing, measure in zip(
+        comparison.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False
+    ):
+        estimates += [
+            JudgeEstimate(
+                f"{measure}: judge",
+                standing.judge,
+                "Each person is left out in turn; the judge is compared with the other people.",
+            ),
+            JudgeEstimate(
+                f"{measure}: people", standing.people, "Upper limit: each person compared with the other people."
+            ),
+            JudgeEstimate(
+                f"{measure}: difference",
+                standing.gap,
+                "Judge minus people. Below 0, the judge agrees less.",
+            ),
+        ]
+    return estimates
+
+
+def list_mean_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
+    """Return three estimates of the people's mean; for pairs, of the first answer's share of wins."""
+    mean, statistic = comparison.mean, "share of wins" if in_pairs else "mean"
+    return [
+        JudgeEstimate(
+            f"Corrected {statistic}", mean.corrected,
+            f"Prediction-powered inference: the judge's {statistic} over all units, corrected by its error on the "
+            f"units that people rated ({statistic_format.format_number(mean.rectifier)}); the judge's share in it is "
+            f"{statistic_format.format_number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, "
+            "669–674; PPI++ (2023), arXiv:2311.01453. Valid only if people rated a random sample of all units. "
+            "Otherwise restrict the page to the conditions that they rated.",
+        ),
+        JudgeEstimate("People alone", mean.people, f"The {statistic} by people over the units that they rated."),
+        JudgeEstimate("Judge alone", mean.judge, f"The judge's {statistic} over all units, including its bias."),
+    ]  # fmt: skip

@@ -67,6 +67,7 @@ class ResultTable:
     test: the name of the test. correction: the multiplicity correction and its family of tests.
     sentence: the result in one sentence, with its uncertainty. notes: remarks below the table.
     links: for rows that lead to trials, addresses by column name, in the order of the rows.
+    details: for each row, paragraphs that a page shows when a reader opens the row; files do not have them.
     data: further data for a figure, as JSON-compatible values; files do not have it.
     is_sortable: the reader may sort the rows on the page.
     page_columns: the names of the columns on a page, which must fit its width; files have all. Empty: all columns.
@@ -83,6 +84,7 @@ class ResultTable:
     sentence: str = ""
     notes: Sequence[str] = ()
     links: Sequence[Mapping[str, str]] = field(default_factory=list)
+    details: Sequence[Sequence[str]] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     is_sortable: bool = False
     measure: str = ""
@@ -108,7 +110,8 @@ class ResultTable:
         rows_with_value.sort(key=lambda index: self.rows[index][name], reverse=is_descending)
         order = [*rows_with_value, *(index for index in indices if self.rows[index].get(name) is None)]
         links = [self.links[index] for index in order] if self.links else self.links
-        return replace(self, rows=[self.rows[index] for index in order], links=links)
+        details = [self.details[index] for index in order] if self.details else self.details
+        return replace(self, rows=[self.rows[index] for index in order], links=links, details=details)
 
     def cells(self) -> list[list[str]]:
         """Return the texts of the cells, row by row."""

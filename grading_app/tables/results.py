@@ -144,7 +144,8 @@ MAX_ROWS = 100
 
 
 def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = False) -> tables.Table:
-    """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` become links.
+    """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` become links, and
+    the first cell of a row with `details` opens them.
 
     order: the sort column of a sortable table, with a minus sign for descending order. is_cards: as in TextTable.
     """
@@ -159,6 +160,11 @@ def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = Fal
                 rows[row_index][column_index] = format_html(
                     '<a href="{}">{}</a>', address, rows[row_index][column_index]
                 )
+    for row_index, texts in enumerate(table.details[:MAX_ROWS]):
+        paragraphs = format_html_join("", "<p>{}</p>", ((text,) for text in texts))
+        rows[row_index][0] = format_html(
+            '<details class="more"><summary>{}</summary>{}</details>', rows[row_index][0], paragraphs
+        )
     heads = {column.name: column.label for column in table.columns}
     numbers = [column.is_number for column in table.columns]
     return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order, is_cards=is_cards)

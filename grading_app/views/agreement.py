@@ -13,7 +13,15 @@ from evalsite.lib.permissions import readers_only
 from grading_app.publish.report.words import count_noun
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
 from grading_app.raters.agreement_figures import make_figures
-from grading_app.raters.agreement_tables import make_coverage_table, make_pair_table, make_reference_table
+from grading_app.raters.agreement_tables import (
+    list_judge_estimates,
+    list_mean_estimates,
+    make_coverage_table,
+    make_judge_table,
+    make_measure_table,
+    make_pair_table,
+    make_reference_table,
+)
 from grading_app.raters.judge_checks import ShownChecks, describe_checks
 from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
@@ -21,11 +29,6 @@ from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import describe_estimates_coverage
-from grading_app.tables.agreement import (
-    EstimateTable,
-    list_judge_estimates,
-    list_mean_estimates,
-)
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
 from runs_app.views.permissions import get_visible_experiment, may_edit
@@ -73,25 +76,17 @@ def _make_report_context(
     if report is None:
         return {}
     fitting = [measure for measure in report.measures if measure.suits_scale and measure.estimate]
-    comparison = report.judge_comparison
     query = request.GET.copy()
     query["state"] = state[:STATE_LENGTH]
     return {
         "checks": _list_checks(selection),
         "fitting": fitting[0] if fitting else None,
         "fitting_coverage": describe_estimates_coverage((row.name, row.estimate) for row in fitting[:1]),
-        "measures": EstimateTable(report.measures) if report.measures else None,
-        "against": EstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs), of_judge=True)
-        if comparison
-        else None,
         "references": [
             (reference, get_table_context(table))
             for reference in selection.references
             if (table := _make_reference_table(selection, report, reference)).rows
         ],
-        "means": EstimateTable(list_mean_estimates(comparison, in_pairs=selection.in_pairs), of_judge=True)
-        if comparison
-        else None,
         "figures": {
             figure.name.removeprefix("agreement-"): make_figure_context(
                 figure, selection.experiment.slug, query.urlencode()
@@ -126,6 +121,15 @@ def _list_tables(selection: RatingSelection, report: AgreementReport) -> list[Re
         notes = ["Same rating: of the single ratings of a model, not their mean."] if selection.repetitions else []
         pairs = make_pair_table(report.pairs, labels, is_nominal=selection.in_pairs)
         tables.append(replace(pairs, notes=notes))
+    if report.measures:
+        tables.append(make_measure_table(report.measures))
+    if comparison := report.judge_comparison:
+        against = list_judge_estimates(comparison, in_pairs=selection.in_pairs)
+        means = list_mean_estimates(comparison, in_pairs=selection.in_pairs)
+        tables += [
+            make_judge_table("judge", "Bias and agreement", against),
+            make_judge_table("means", "Shares of wins" if selection.in_pairs else "Mean ratings", means),
+        ]
     references = [_make_reference_table(selection, report, reference) for reference in selection.references]
     return [*tables, *(table for table in references if table.rows)]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from grading_app.raters.agreement_report import compute_agreement, restrict_to_scale
+from grading_app.raters.agreement_tables import BELOW_ZERO, make_measure_table
 from grading_app.results.figures.norms import NormPanel
 from grading_app.results.frames import NormPair, RatedDimension
 from grading_app.statistics.correlation import JACKKNIFE, pearson
@@ -11,7 +12,6 @@ from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
-from grading_app.tables.agreement import BELOW_ZERO, EstimateTable
 
 
 def build_ratings(values, raters):
@@ -65,11 +65,11 @@ def test_a_negative_icc_is_explained():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
     icc = intraclass_correlation(Ratings.from_table(values), "1,k").estimate
     assert icc < 0
-    rows = {
-        row.record.name: row.get_cell("value") for row in EstimateTable(compute_report(values, "abc").measures).rows
-    }
-    assert BELOW_ZERO in rows["ICC(1,k)"]
-    assert BELOW_ZERO not in str(rows["Percent agreement"])
+    table = make_measure_table(compute_report(values, "abc").measures)
+    rows = {row["name"]: row for row in table.rows}
+    assert rows["ICC(1,k)"]["value"] == icc
+    assert BELOW_ZERO in rows["ICC(1,k)"]["remark"]
+    assert BELOW_ZERO not in str(rows["Percent agreement"]["remark"])
 
 
 def build_panel(models, humans):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.results.table import FORMATS, ResultColumn, ResultTable, escape_latex
+from grading_app.tables.results import make_html_table
 
 COLUMNS = (
     ResultColumn("condition", "Condition"),
@@ -85,3 +86,12 @@ def test_an_empty_table_has_a_header_in_every_format(file_format):
 def test_an_unknown_format_is_an_error():
     with pytest.raises(KeyError):
         TABLE.render("xlsx")
+
+
+def test_details_of_a_row_open_on_the_page_move_with_it_and_stay_out_of_files():
+    rows = [{"name": "a"}, {"name": "b"}]
+    table = ResultTable("t", "T", [ResultColumn("name", "Name")], rows, details=[["<i>", "two"], ["x"]])
+    assert "<summary>a</summary><p>&lt;i&gt;</p><p>two</p></details>" in str(make_html_table(table).body)
+    assert table.sort_by("-name").details == [["x"], ["<i>", "two"]]
+    assert ResultTable.from_content(table.content()).details == [["<i>", "two"], ["x"]]
+    assert not any("two" in table.render(file_format) for file_format in FORMATS)

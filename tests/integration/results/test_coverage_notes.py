@@ -59,15 +59,15 @@ def test_alpha_over_few_items_shows_its_coverage(client):
     make_gradings(experiment, "judge-b", lambda trial: 1 + (trial.item.position * 5 // 4) % 7, rubric=rubric)
     client.force_login(experiment.owner)
     response = client.get(reverse("experiment_agreement", args=[experiment.slug]))
-    table = response.context["measures"]
-    notes = {note.partition(" covers about ")[2]: note for note in table.coverage_note.split(". ")}
+    (note,) = response.context["tables"]["measures"]["table"].notes
+    notes = {part.partition(" covers about ")[2]: part for part in note.split(". ")}
     (of_alpha,) = [note for rest, note in notes.items() if rest.startswith("91 %")]
     assert "Krippendorff's alpha, ordinal" in of_alpha
     (of_categories,) = [note for rest, note in notes.items() if rest.startswith("40 %")]
     assert "Krippendorff's alpha, nominal" in of_categories
     assert "if one category is rare" in of_categories
     assert "Cohen's kappa, quadratic weights" in of_alpha
-    assert "Kendall's W" not in table.coverage_note
+    assert "Kendall's W" not in note
     text = page_text(response)
     assert text.count(escape(of_alpha)) == 1
 
