@@ -1,4 +1,4 @@
-"""Intraclass correlations: the share of the variance of ratings that lies between units."""
+"""Intraclass correlations: the share of the variance of ratings that lies between units; reliability of repetitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from grading_app.statistics.estimates import Spread
+from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
 
@@ -139,3 +140,50 @@ def _quantile(confidence: float, df: float, other: float) -> float:
     from scipy.special import fdtri  # Not scipy.stats, which costs a web process 70 MB.
 
     return float(fdtri(df, other, (1 + confidence) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatability:
+    """The reliability of a condition. single: of one score, ICC(1,1). repetitions: the mean number of scores, n0."""
+
+    single: float
+    items: int
+    repetitions: float
+
+    def reliability_of_mean(self, repetitions: float) -> float:
+        return spearman_brown(self.single, repetitions)
+
+
+def spearman_brown(single: float, repetitions: float) -> float:
+    """Return the reliability of the mean of k scores: k r / (1 + (k - 1) r).
+
+    C. Spearman (1910), British Journal of Psychology 3, 271-295; W. Brown (1910), ibid. 296-322. A single reliability
+    below zero counts as zero, because repetitions cannot make it worse.
+    """
+    r = max(0.0, single)
+    return repetitions * r / (1 + (repetitions - 1) * r)
+
+
+def repeatability(scores: ItemScores, condition: int) -> Repeatability | None:
+    """Return the reliability of a single score of one condition over its items; None if it is undefined.
+
+    ICC(1,1) = (B - W) / (B + (n0 - 1) W) by the one-way analysis of variance, with items as groups: P. E. Shrout &
+    J. L. Fleiss (1979), Psychological Bulletin 86, 420-428. For unequal numbers of scores, n0 is
+    (N - sum n_i^2 / N) / (G - 1): S. R. Searle (1971), Linear Models, ch. 9. It needs two items and one repeated item.
+    """
+    column = scores.find_column(condition)
+    has_score = scores.n[:, column] > 0
+    n, means, within = (
+        scores.n[has_score, column].astype(np.float64),
+        scores.mean[has_score, column],
+        scores.within[has_score, column],
+    )
+    total, groups = float(n.sum()), len(n)
+    if groups < 2 or total <= groups:
+        return None
+    grand = float((n * means).sum()) / total
+    between = float((n * (means - grand) ** 2).sum()) / (groups - 1)
+    within_square = float(within.sum()) / (total - groups)
+    mean_size = (total - float((n**2).sum()) / total) / (groups - 1)
+    denominator = between + (mean_size - 1) * within_square
+    return Repeatability((between - within_square) / denominator, groups, mean_size) if denominator > 0 else None

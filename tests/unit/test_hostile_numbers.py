@@ -19,7 +19,7 @@ from grading_app.statistics.condition_pairs import compare_conditions, permutati
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
-from grading_app.statistics.intraclass import FORMS, intraclass_correlation
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation, repeatability
 from grading_app.statistics.item_order import disagreement, item_means, norm_distance, repetition_spread
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.judge_bias import judge_bias, judge_slope
@@ -28,7 +28,6 @@ from grading_app.statistics.paired import MIN_CHANGED, estimate_change
 from grading_app.statistics.prediction_powered import corrected_mean
 from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
-from grading_app.statistics.reliability import repeatability
 from grading_app.statistics.variance_components import share_intervals, variance_components
 from runs_app.scorers.scorers import LARGEST_SCORE, Score
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from grading_app.statistics.intraclass import repeatability, spearman_brown
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.reliability import repeatability, spearman_brown
 
 # P. E. Shrout & J. L. Fleiss (1979), table 2: six targets, four judges. ICC(1,1) = .17, ICC(1,4) = .44 (table 4).
 SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]

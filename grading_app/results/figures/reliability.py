@@ -10,8 +10,8 @@ from grading_app.results import plot_style
 from grading_app.results.figure import Figure
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
+from grading_app.statistics.intraclass import Repeatability, repeatability
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.reliability import Repeatability, repeatability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
