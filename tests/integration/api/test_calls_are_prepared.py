@@ -140,6 +140,24 @@ def test_the_rows_and_the_reservation_of_a_prepared_call_exist_before_it_begins(
     play(scene)
 
 
+def test_pages_show_a_prepared_call_as_one_that_no_program_has_asked_for(make_call, experiment, client):
+    client.force_login(experiment.owner)
+
+    def look():
+        trial = Trial.objects.filter(messages=[]).first()
+        assert "No program has asked for it yet" in client.get(trial.get_absolute_url()).content.decode()
+        for address in (trial.run.get_absolute_url(), f"/trials/?experiment=agents&run={trial.run_id}",
+                        "/experiments/agents/progress/", "/experiments/agents/ledger/"):  # fmt: skip
+            assert client.get(address).status_code == 200
+
+    async def scene(queue):
+        await warm_up(queue, make_call())
+        await queue._run(queue.executors.reading, look)
+        await queue.finish()
+
+    play(scene)
+
+
 def test_a_stopping_gateway_releases_the_calls_that_it_prepared(make_call, experiment):
     async def scene(queue):
         await warm_up(queue, make_call())
