@@ -1,5 +1,6 @@
 """The command line of Evalsite, for `manage.py`, the program `evalsite` and `python -m evalsite`."""
 
+import atexit
 import gc
 import os
 import select
@@ -129,6 +130,7 @@ def print_commands(program: str) -> None:
 
 def main() -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 20)
+    atexit.register(gc.freeze)  # At its end, Python would search all modules several times for unused cycles.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from evalsite.lib.ops.environment import SettingError, refuse_unknown
     from evalsite.lib.ops.failed_commands import explain_failures

@@ -54,3 +54,18 @@ def test_every_check_of_the_settings_runs_before_a_command():
     ours = [check for check in registry.get_checks() if check.__module__ == "evalsite.lib.ops.checks"]
     assert len(ours) == 4
     assert all(check.tags == ("settings",) for check in ours)
+
+
+def test_a_command_ends_without_searching_its_modules_for_cycles():
+    """The callback counts the collections while the interpreter ends. They find the frozen objects of no module."""
+    code = (
+        "import atexit, gc, os, sys; sys.argv = ['manage.py', 'version'];"
+        "from evalsite.command_line import main; main();"
+        "atexit.register(lambda: print('before', gc.get_freeze_count()));"
+        "gc.callbacks.append(lambda phase, info: os.write(1, b'after %d\\n' % gc.get_freeze_count()));"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = completed.stdout.splitlines()
+    assert "before 0" in lines
+    assert all(int(line.split()[1]) > 1_000 for line in lines if line.startswith("after"))
+    assert any(line.startswith("after") for line in lines)
