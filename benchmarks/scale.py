@@ -7,8 +7,9 @@
 Bulk SQL writes finished experiments with calls, ledger, grades and, in every tenth, a judge's verdicts. `reconcile`
 must find no difference. Then one more experiment of LIVE_TRIALS trials, the same at every size, is planned, claimed,
 recorded, graded, exported and deleted. Pages are measured for it, and for one of the hundred. Each page is opened by a
-new process: its first visit, then further ones. Beside wall times it measures the processor time of a visit in the
-web process and in PostgreSQL, which depends less on other work of the machine.
+new process, which has prepared its pages as a web process does: its first visit, then further ones. Beside wall times
+it measures the processor time of a visit in the web process and in PostgreSQL, which depends less on other work of the
+machine.
 
 An interrupted run continues where it stopped: databases and measurements stay in the folder. `--again` measures anew
 what `--only` selects. `--table` prints all measurements as a table in Markdown.
@@ -457,6 +458,7 @@ def measure(trials: int, options: argparse.Namespace) -> None:
     from django.db import connection
 
     from evalsite.lib import permissions
+    from evalsite.wsgi import application
     from tests import factories
 
     measured = Measurements(options.folder, trials)
@@ -465,6 +467,7 @@ def measure(trials: int, options: argparse.Namespace) -> None:
     fill(trials)
     if options.fill:
         return
+    application.warm_up()
     if not get_user_model().objects.filter(username="operator").exists():
         factories.make_user("operator", permissions.OPERATOR)
     with connection.cursor() as cursor:
