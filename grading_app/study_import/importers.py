@@ -25,7 +25,7 @@ from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
-from grading_app.study_import.study_draft import StudyFormat
+from grading_app.study_import.study_draft import StudyFormat, Watch
 
 FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format
@@ -45,16 +45,19 @@ def read_study(path: Path, format_name: str = "") -> Study:
     return source
 
 
-def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE) -> Study | StudyDesign:
+def read_source(
+    path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE, watch: Watch | None = None
+) -> Study | StudyDesign:
     """Return the study at the path, in the named format or in the one that it looks like, or a design without results.
 
-    Raise StudyError if the path does not exist, no format fits, or the content is invalid.
+    watch: is called with the number of trials so far. Raise StudyError if the path does not exist, no format fits, or
+    the content is invalid.
     """
     if not path.exists():
         raise StudyError([f"{path}: no such file or folder"])
     try:
         if path.suffix.lower() != ".zip":
-            return _read(path, format_name, names)
+            return _read(path, format_name, names, watch)
         scratch = ScratchFolder()
         # A single folder around all files of an archive is left out.
         folder = scratch.path / path.stem
@@ -62,13 +65,13 @@ def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF
         with path.open("rb") as file:
             ZipMembers(file, LIMITS).extract(folder)
         inside = list(folder.iterdir())
-        source = _read(inside[0] if len(inside) == 1 and inside[0].is_dir() else folder, format_name, names)
+        source = _read(inside[0] if len(inside) == 1 and inside[0].is_dir() else folder, format_name, names, watch)
         return source if isinstance(source, StudyDesign) else replace(source, scratch=(*source.scratch, scratch))
     except (FileError, *BROKEN) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
 
 
-def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesign:
+def _read(path: Path, format_name: str, names: DesignNames, watch: Watch | None) -> Study | StudyDesign:
     if path.is_dir():
         _check_folder(path)
     if path.is_file() and not path.stat().st_size:
@@ -83,7 +86,7 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | StudyDesi
     if not formats and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     study_format = FORMATS[format_name] if format_name else formats[0]
-    study = study_format.read_study(path)
+    study = study_format.read_study(path, watch)
     notes = [
         f"Files of {candidate.label} are here, too. They are not taken."
         for candidate in formats

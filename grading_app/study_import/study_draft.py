@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +27,12 @@ from grading_app.study_import.study import (
     refuse_unreadable,
     separate_equal,
 )
-from grading_app.study_import.study_files import TRIALS, read_trials, to_json_value
+from grading_app.study_import.study_files import TRIALS, StoredTrials, format_trial
 from grading_app.study_import.text_files import read_yaml_files
 
 T = TypeVar("T")
+Watch = Callable[[int], None]
+EVERY = 500  # Trials between two calls of a watch.
 MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
 
 
@@ -42,7 +42,7 @@ class StudyDraft:
 
     path: of the source. tool, name, ... source: as `Study` has them. items, conditions: by key. counts: of what is not
     kept, by the reasons of `StudyFormat.count_notes`. where: the place of the value that is being read, for errors.
-    scratch: a folder for the reader. files: other folders that the study refers to.
+    scratch: a folder for the reader. files: other folders that the study refers to. watch: gets the number of trials.
     """
 
     path: Path
@@ -62,12 +62,14 @@ class StudyDraft:
     where: str = ""
     scratch: ScratchFolder = field(default_factory=ScratchFolder)
     files: list[Any] = field(default_factory=list)
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         self.name = self.name or (self.path.stem if self.path.is_file() else self.path.name)
         self.where = self.path.name
         self._trials = (self.scratch.path / TRIALS).open("w", encoding="utf-8")
         self._repetitions = KeyIndex()
+        self._number = 0
         self._problems: list[str] = []
 
     def follow(self, rows: Iterable[tuple[str, T]]) -> Iterator[T]:
@@ -109,7 +111,10 @@ class StudyDraft:
         trial = StudyTrial(
             where=fields.pop("where", self.where), condition=condition, item=item, sample_idx=sample_idx, **fields
         )
-        self._trials.write(json.dumps(to_json_value(trial)) + "\n")
+        self._trials.write(format_trial(trial))
+        self._number += 1
+        if self.watch and self._number % EVERY == 0:
+            self.watch(self._number)
 
     def build(self, count_notes: Mapping[str, str]) -> Study:
         """Return the study. Raise StudyError if a row was refused."""
@@ -121,13 +126,8 @@ class StudyDraft:
         return Study(**{
             **parts, "items": list(self.items.values()), "conditions": conditions,
             "notes": [*self.notes, *counted, *separation_notes],
-            "trials": partial(_read_stored_trials, self.scratch), "scratch": (self.scratch, *self.files),
+            "trials": StoredTrials(self.scratch.path / TRIALS, self.scratch), "scratch": (self.scratch, *self.files),
         })  # fmt: skip
-
-
-def _read_stored_trials(scratch: ScratchFolder) -> Iterator[StudyTrial]:
-    """Yield the trials. The folder exists as long as somebody may read them."""
-    yield from read_trials(scratch.path / TRIALS)
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ class StudyFormat:
     def recognises(self, path: Path) -> bool:
         return bool((self.is_at or self.find)(path))
 
-    def read_study(self, path: Path) -> Study:
+    def read_study(self, path: Path, watch: Watch | None = None) -> Study:
         """Return the study at the path. Raise StudyError, which names the file and the row of an invalid value."""
         parts = self.find(path)
         if not parts or self.read is None:
             raise StudyError([f"{path.name}: {self.missing}"])
-        draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes))
+        draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes), watch=watch)
         try:
             self.read(parts, draft)
         except UNREADABLE as error:

@@ -5,45 +5,60 @@ from __future__ import annotations
 import json
 import shutil
 import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from functools import cache, partial
-from itertools import islice
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from datasets_app.importing.reader_output import load_image
-from datasets_app.importing.records import BufferedImage
+from datasets_app.importing.records import BufferedImage, ScratchFolder
 from grading_app.study_import.study import Study, StudyTrial
 
 T = TypeVar("T")
 STUDY_FILE, TRIALS = "study.json", "trials.jsonl"
 LIVE = ("trials", "scratch")  # Fields of a study that are no values.
-BATCH = 500
 
 
-def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) -> None:
-    """Write the study into the folder. `watch` is called with the number of trials so far."""
+@dataclass(frozen=True)
+class StoredTrials:
+    """The trials of a study in a file, a line each. scratch: the folder that has the file as long as it is held."""
+
+    file: Path
+    scratch: ScratchFolder | None = None
+
+    def __call__(self) -> Iterator[StudyTrial]:
+        with self.file.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield _build_record(StudyTrial, json.loads(line))
+
+
+def format_trial(trial: StudyTrial) -> str:
+    """Return the line of a trial."""
+    return json.dumps(to_json_value(trial)) + "\n"
+
+
+def write_study_files(study: Study, folder: Path) -> None:
+    """Write the study into the folder."""
     content = {
         field.name: to_json_value(getattr(study, field.name)) for field in fields(Study) if field.name not in LIVE
     }
     (folder / STUDY_FILE).write_text(json.dumps(content), encoding="utf-8")
     for image in {item.image.sha256: item.image for item in study.items if item.image}.values():
         shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
-    trials, number = study.trials(), 0
+    if isinstance(study.trials, StoredTrials):
+        shutil.copyfile(study.trials.file, folder / TRIALS)
+        return
     with (folder / TRIALS).open("w", encoding="utf-8") as out:
-        while batch := list(islice(trials, BATCH)):
-            out.writelines(json.dumps(to_json_value(trial)) + "\n" for trial in batch)
-            number += len(batch)
-            watch(number)
+        out.writelines(map(format_trial, study.trials()))
 
 
 def load_study_files(folder: Path) -> Study:
     """Return the study in the folder. Its trials are read one by one."""
     content = json.loads((folder / STUDY_FILE).read_text(encoding="utf-8"))
-    study = _build_record(Study, {**content, "trials": partial(read_trials, folder / TRIALS)})
+    study = _build_record(Study, {**content, "trials": StoredTrials(folder / TRIALS)})
     checked: dict[str, BufferedImage] = {}
     for image in (item.image for item in study.items if item.image):
         if image.sha256 not in checked:
@@ -51,12 +66,6 @@ def load_study_files(folder: Path) -> Study:
             checked[image.sha256] = load_image(folder, *facts)
     items = [replace(item, image=checked[item.image.sha256]) if item.image else item for item in study.items]
     return replace(study, items=items)
-
-
-def read_trials(path: Path) -> Iterator[StudyTrial]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield _build_record(StudyTrial, json.loads(line))
 
 
 def to_json_value(value: Any) -> Any:

@@ -78,11 +78,12 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
         elif format_name == SNAPSHOT:
             raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
         else:
-            source = read_source(place_files(files, out / STUDY), format_name, DesignNames(**request["names"]))
+            names = DesignNames(**request["names"])
+            source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
             if isinstance(source, StudyDesign):
                 (out / DESIGN).write_text(json.dumps(asdict(source)), encoding="utf-8")
             else:
-                write_study_files(source, out, report_progress(out))
+                write_study_files(source, out)
     except StudyError as error:
         # The problems must not name the path of the temporary folder or the options of the command.
         (out / PROBLEMS).write_text(
