@@ -9,7 +9,7 @@ placeholders without an endpoint, rating queues as drafts, definitions as import
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import models
@@ -42,7 +42,21 @@ def reuse_rows(names: Names) -> list[str]:
             row = _find_same_row(model, str(names[model._meta.db_table][str(old)]), line)
             if row is None:
                 continue
-            _reuse_row(row, old)
+            execute(f"UPDATE {KEYS}{row._meta.db_table} SET new = %s WHERE old = %s", [row.pk, old])
+            execute(f"DELETE FROM {ROWS_OF}{row._meta.db_table} WHERE (line ->> 'id')::bigint = %s", [old])
+            if isinstance(row, Dataset):
+                # Item rubrics of the file may refer to these items.
+                execute(
+                    f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
+                    FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
+                    WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
+                    [row.pk],
+                )
+                for part in OF_DATASET:
+                    execute(f"DELETE FROM {ROWS_OF}{part._meta.db_table}")
+            for whole_model, parts, column in PARTS:
+                if isinstance(row, whole_model):
+                    execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
             remarks.append(f"The {model._meta.verbose_name} {row} is here already and is used.")
     execute(
         f"""DELETE FROM {ROWS_OF}{Endpoint._meta.db_table} e WHERE NOT EXISTS (
@@ -51,30 +65,10 @@ def reuse_rows(names: Names) -> list[str]:
     return remarks
 
 
-def _reuse_row(row: models.Model, old: int) -> None:
-    """Use this row for the row of the file with the key `old`, and drop the rows that belong to that one."""
-    table = row._meta.db_table
-    execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [row.pk, old])
-    execute(f"DELETE FROM {ROWS_OF}{table} WHERE (line ->> 'id')::bigint = %s", [old])
-    if isinstance(row, Dataset):
-        # Item rubrics of the file may refer to these items.
-        execute(
-            f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
-            FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
-            WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
-            [row.pk],
-        )
-        for model in OF_DATASET:
-            execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table}")
-    for whole_model, parts, column in PARTS:
-        if isinstance(row, whole_model):
-            execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
-
-
 def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]) -> models.Model | None:
     """Return the row of this site that is the same as the one in the file, or None."""
     rows: Any = model._default_manager
-    row: models.Model | None
+    row: Any
     if model is LanguageModel:
         providers = {old: endpoint["provider"] for old, endpoint in read_lines(Endpoint)}
         identity = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
@@ -94,19 +88,17 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
         ).first()
     elif model is Panel:
         row = rows.filter(name=name, rule=line["rule"], quorum=line["quorum"]).first()
-        row = row if isinstance(row, Panel) and _has_members(row, line["id"]) else None
+        members = [part["grader_id"] for _, part in read_lines(PANEL_GRADERS) if part["panel_id"] == line["id"]]
+        grader_keys = {map_keys(Grader).get(member) for member in members}
+        if row is not None and set(row.graders.values_list("pk", flat=True)) != grader_keys:
+            row = None
     else:
         versions = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
         if model is TextSet:
             versions = versions.filter(dataset=map_keys(Dataset).get(line["dataset_id"], 0))
         row = (versions if model is Dataset else versions.filter(name=name)).order_by("-version").first()
-    return row
-
-
-def _has_members(panel: Panel, old: int) -> bool:
-    members = [line["grader_id"] for _, line in read_lines(PANEL_GRADERS) if line["panel_id"] == old]
-    grader_keys = {map_keys(Grader).get(member) for member in members}
-    return set(panel.graders.values_list("pk", flat=True)) == grader_keys
+    found: models.Model | None = row
+    return found
 
 
 def complete_design(experiment: Experiment, names: Names) -> list[str]:
@@ -114,52 +106,37 @@ def complete_design(experiment: Experiment, names: Names) -> list[str]:
 
     names: of rows by table and number, as in the file.
     """
-    names_here = dict(Grader.objects.filter(pk__in=map_keys(Grader).values()).values_list("pk", "name"))
-    names_in_file = names[Grader._meta.db_table]
-    local_names = {
-        names_in_file[str(old)]: names_here[new] for old, new in map_keys(Grader).items() if new in names_here
-    }
+    keys, names_in_file = map_keys(Grader), names[Grader._meta.db_table]
+    names_here = dict(Grader.objects.filter(pk__in=keys.values()).values_list("pk", "name"))
+    local_names = {names_in_file[str(old)]: names_here[new] for old, new in keys.items() if new in names_here}
     unknown_graders = [name for name in experiment.graders if name not in local_names]
     experiment.graders = [local_names[name] for name in experiment.graders if name in local_names]
     Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
     remarks = []
     if unknown_graders:
         remarks.append(f"Judges that are not in the file were left out of the design: {', '.join(unknown_graders)}.")
-    if waiting := list(_list_unapproved(experiment)):
+    judges = Grader.objects.filter(name__in=experiment.graders).values("rubric")
+    asked = RatingQueue.objects.filter(experiment=experiment).values("rubric")
+    rubrics = Rubric.objects.filter(Q(pk__in=judges) | Q(pk__in=asked))
+    if waiting := [
+        f"{row._meta.verbose_name} {row}"
+        for rows in (experiment.prompts.all(), rubrics)
+        for row in rows.filter(status="imported").order_by("name", "version")
+    ]:
         remarks.append(f"A curator must approve these before they are used: {', '.join(waiting)}.")
-    remarks += _describe_placeholders(experiment)
+    if answering := _list_inactive(experiment.language_models.all()):
+        inactive = ", ".join(answering)
+        remarks.append(f"Models without an active endpoint: {inactive}. Choose models of this site before the launch.")
+    if judging := _list_inactive(LanguageModel.objects.filter(graders__in=keys.values())):
+        inactive = ", ".join(judging)
+        remarks.append(
+            f"Models of judges without an active endpoint: {inactive}. Give them an endpoint with a key and prices, "
+            "and activate them, before they judge."
+        )
     if queues := RatingQueue.objects.filter(experiment=experiment).order_by("name").values_list("name", flat=True):
         remarks.append(
             f"Rating queues are drafts and ask about the answers of all conditions: {', '.join(queues)}. "
             "Check them, and open them once there are answers."
-        )
-    return remarks
-
-
-def _list_unapproved(experiment: Experiment) -> Iterator[str]:
-    """Yield the prompts of the design, and the rubrics of its judges and queues, that nobody here has approved."""
-    judges = Grader.objects.filter(name__in=experiment.graders).values("rubric")
-    queues = RatingQueue.objects.filter(experiment=experiment).values("rubric")
-    for noun, rows in (
-        ("prompt", experiment.prompts.all()),
-        ("rubric", Rubric.objects.filter(Q(pk__in=judges) | Q(pk__in=queues))),
-    ):
-        for row in rows.filter(status="imported").order_by("name", "version"):
-            yield f"{noun} {row}"
-
-
-def _describe_placeholders(experiment: Experiment) -> list[str]:
-    """Return sentences about models without an active endpoint: those of the design, and those of its judges."""
-    graders = map_keys(Grader).values()
-    remarks = []
-    if answering := _list_inactive(experiment.language_models.all()):
-        names = ", ".join(answering)
-        remarks.append(f"Models without an active endpoint: {names}. Choose models of this site before the launch.")
-    if judging := _list_inactive(LanguageModel.objects.filter(graders__in=graders)):
-        names = ", ".join(judging)
-        remarks.append(
-            f"Models of judges without an active endpoint: {names}. Give them an endpoint with a key and prices, and "
-            "activate them, before they judge."
         )
     return remarks
 

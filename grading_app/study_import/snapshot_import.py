@@ -72,8 +72,8 @@ from grading_app.study_import.arriving_rows import (
     select,
 )
 from grading_app.study_import.design_bundle import complete_design, reuse_rows
-from grading_app.study_import.snapshot_reader import verify_in_limits
 from grading_app.study_import.study_completion import check_definitions, complete_study
+from grading_app.study_import.upload_reader import verify_in_limits
 from runs_app.models import (
     DeletedRun,
     Dimension,

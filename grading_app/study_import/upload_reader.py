@@ -1,4 +1,4 @@
-"""The reading of an uploaded study in a process of its own, without keys or database, under limits.
+"""The reading of studies and snapshots in a process of its own, without keys or database, under limits.
 
 `limited_reader.run_reader` runs `read` in that process, and `read_study_upload` in the worker takes over its results.
 """
@@ -19,8 +19,10 @@ from datasets_app.importing.archives import DAMAGED
 from datasets_app.importing.limited_reader import FileToRead, Watch, run_reader
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.reader_process import report_progress
-from datasets_app.importing.records import ScratchFolder
+from datasets_app.importing.records import FileError, ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
+from grading_app.publish.export.row_checks import ColumnRule, Rules
+from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, describe_damage, verify
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
 from grading_app.study_import.study_files import load_study_files, write_study_files
 
@@ -140,3 +142,48 @@ def safe_name(name: str) -> str:
     plain = ODD.sub("_", PurePosixPath(name.replace("\\", "/")).name).lstrip(".") or "file"
     stem, dot, suffix = plain.rpartition(".")
     return plain if len(plain) <= LONGEST_NAME or not dot else f"{stem[: LONGEST_NAME - 20]}.{suffix[:18]}"
+
+
+# --- snapshots and bundles --------------------------------------------------------------------------------------------
+
+# Any member may upload a file that verifies, and the worker that imports it holds keys and the database. So the process
+# parses the file, and the worker copies the checked lines as they are.
+
+READER_OF_SNAPSHOTS = "grading_app.study_import.upload_reader:read_snapshot"
+VERDICT, PROBLEM = "verdict.json", "problem.json"
+SECONDS = 6 * 3600  # A million trials take about a minute.
+
+
+def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> SnapshotVerdict:
+    """Check the file and its rows. Raise SnapshotFileError if it cannot be read within the limits.
+
+    rules: as `study_rows.build_rules` returns them.
+    """
+    if not path.is_file():
+        raise SnapshotFileError(describe_damage(path, FileNotFoundError()))
+    scratch = ScratchFolder()
+    limits = replace(LIMITS, reader_seconds=SECONDS)
+    try:
+        run_reader(scratch, READER_OF_SNAPSHOTS, {"snapshot": FileToRead(path, path.name)}, limits, rules=dict(rules))
+    except FileError as error:
+        raise SnapshotFileError(str(error)) from error
+    if (scratch.path / PROBLEM).exists():
+        raise SnapshotFileError(json.loads((scratch.path / PROBLEM).read_text(encoding="utf-8")))
+    return SnapshotVerdict(**json.loads((scratch.path / VERDICT).read_text(encoding="utf-8")))
+
+
+def read_snapshot(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
+    """Check the file of the request in the limited process, and write the verdict into the folder."""
+    try:
+        verdict = verify(Path(request["files"]["snapshot"][0]), load_rules(request["rules"]))
+    except SnapshotFileError as error:
+        (out / PROBLEM).write_text(json.dumps(str(error)), encoding="utf-8")
+        return
+    (out / VERDICT).write_text(json.dumps(asdict(verdict)), encoding="utf-8")
+
+
+def load_rules(content: Mapping[str, Any]) -> Rules:
+    return {
+        table: {name: ColumnRule(**{**rule, "choices": tuple(rule["choices"])}) for name, rule in columns.items()}
+        for table, columns in content.items()
+    }

@@ -65,7 +65,7 @@ class SnapshotVerdict:
 def verify(path: Path, rules: Rules | None = None) -> SnapshotVerdict:
     """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot.
 
-    With rules, also check each value of its rows. For files of unknown origin, `snapshot_reader.verify_in_limits` calls
+    With rules, also check each value of its rows. For files of unknown origin, `upload_reader.verify_in_limits` calls
     this in a process with limits.
     """
     try:

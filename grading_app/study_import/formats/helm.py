@@ -49,9 +49,13 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
     )
     for run in runs:
         draft.where = f"{run.name}, {STATE}"
-        state, scenario = read_json(run / STATE), _name_scenario(run)
+        state = read_json(run / STATE)
         if not isinstance(state.get("request_states"), list) or not isinstance(state.get("adapter_spec"), dict):
             raise StudyError([f"{draft.where}: adapter_spec or request_states is missing"])
+        # The part of the name that is not about the model: `mmlu:subject=law` of `mmlu:subject=law,model=x`.
+        task, _, arguments = run.name.partition(":")
+        kept = [part for part in arguments.split(",") if part and not part.startswith(("model=", "model_deployment="))]
+        scenario = ":".join(filter(None, [task, ",".join(kept)]))
         scenarios.add(scenario)
         adapter = state["adapter_spec"]
         identity = hash_content({name: adapter[name] for name in adapter if name not in ("model", "model_deployment")})
@@ -85,13 +89,6 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
             answer = str(best["instance"]["references"][int(best["reference_index"])]["output"].get("text") or "")
             _add_trials(draft, condition, _build_item_key(scenario, best["instance"]), best, stats[key], answer)
     draft.name = draft.path.name if len(scenarios) > 1 else scenarios.pop()
-
-
-def _name_scenario(run: Path) -> str:
-    """Return the part of a run's name that is not about the model: `mmlu:subject=law` of `mmlu:subject=law,model=x`."""
-    scenario, _, arguments = run.name.partition(":")
-    kept = [part for part in arguments.split(",") if part and not part.startswith(("model=", "model_deployment="))]
-    return ":".join(filter(None, [scenario, ",".join(kept)]))
 
 
 def _name_perturbation(instance: Row) -> str:

@@ -5,7 +5,7 @@ The tool has the text of its prompts in its code. Without an override in the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,19 @@ def read_config(design_file: DesignFile) -> StudyDesign:
         "models": models,
         "prompts": _add_numbers(prompts),
         "samplers": _add_numbers(samplers),
-        "dimensions": [_build_dimension(str(name)) for name in shared_config["dimensions"]],
+        "dimensions": [
+            {
+                "name": name,
+                "title": name.capitalize(),
+                "instructions": instructions,
+                "min": 1,
+                "max": len(labels),
+                "labels": dict(enumerate(labels, start=1)),
+            }
+            for name, (instructions, labels) in (
+                (str(one), DIMENSIONS[str(one)]) for one in shared_config["dimensions"]
+            )
+        ],
         "samples": shared_config["samples_per_image"],
         "cache_buster": shared_config["cache_buster"],
         "max_concurrency": shared_config["max_concurrency"],
@@ -101,7 +113,17 @@ def read_config(design_file: DesignFile) -> StudyDesign:
     design["description"] = str(content.get("description") or "")
     for model in design["models"]:
         model["endpoint"] = names.endpoint or slugify_name(str(configs[0]["provider"]))
-    notes = list(_list_notes(configs))
+    notes = []
+    if not all(config["system_prompt_override"] for config in configs):
+        notes.append(
+            "The tool's own prompt is not in the file: the prompt and the dimensions are worded here; check them."
+        )
+    notes.append("A trial is tried max_retries + 1 times here; the tool does that up to three times over.")
+    notes += [
+        f"{key} is not taken: {reason}."
+        for key, reason in NOT_TAKEN.items()
+        if any(config.get(key) is not None for config in configs)
+    ]
     known_keys = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
     if unknown_keys := sorted({str(key) for entry in entries for key in entry} - known_keys):
         notes.append(f"Unknown keys are not taken: {', '.join(unknown_keys)[:300]}.")
@@ -153,24 +175,3 @@ def _build_sampler(config: Mapping[str, Any]) -> dict[str, Any]:
     settings = {key: config[key] for key in ("temperature", "max_tokens") if config[key] is not None}
     extra = {"extra": config["extra_params"]} if config["extra_params"] else {}
     return {"name": "oasis-llm-design", **settings, **extra}
-
-
-def _build_dimension(name: str) -> dict[str, Any]:
-    instructions, labels = DIMENSIONS[name]
-    return {
-        "name": name,
-        "title": name.capitalize(),
-        "instructions": instructions,
-        "min": 1,
-        "max": len(labels),
-        "labels": dict(enumerate(labels, start=1)),
-    }
-
-
-def _list_notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not all(config["system_prompt_override"] for config in configs):
-        yield "The tool's own prompt is not in the file: the prompt and the dimensions are worded here; check them."
-    yield "A trial is tried max_retries + 1 times here; the tool does that up to three times over."
-    for key, reason in NOT_TAKEN.items():
-        if any(config.get(key) is not None for config in configs):
-            yield f"{key} is not taken: {reason}."

@@ -240,7 +240,12 @@ def read_oasis_duckdb(files: Sequence[Path], draft: StudyDraft) -> None:
     sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()}, draft)
     # The runs in the order of their creation, with those that have no configuration at the end.
     for run in dict.fromkeys([*(run for run in configs if run in facts.models), *facts.models]):
-        draft.add_condition(_build_run_condition(run, facts, configs.get(run, {})))
+        config = configs.get(run, {})
+        model = str(config.get("model") or facts.models[run]).removeprefix("openrouter/")
+        settings = {name: config[name] for name in ("temperature", "max_tokens") if config.get(name) is not None}
+        system = [str(config["system_prompt_override"])] if config.get("system_prompt_override") else []
+        provider = str(config.get("provider") or "")
+        draft.add_condition(build_condition(TOOL, run, model, "oasis-llm-rating", settings, system, provider=provider))
     folder = draft.path if draft.path.is_dir() else draft.path.parent
     _add_items(folder, dict.fromkeys([*facts.images, *(key for one in sets.values() for key in one.images)]), draft)
     draft.items = {key: _mark_excluded(item, facts, sets) for key, item in draft.items.items()}
@@ -283,14 +288,6 @@ def _read_configs(tables: StoredTables, draft: StudyDraft) -> dict[str, dict[str
             raise StudyError([f"{draft.where}: config_json is no object"])
         runs.append((str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")}))
     return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
-
-
-def _build_run_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyCondition:
-    model = str(config.get("model") or facts.models[run]).removeprefix("openrouter/")
-    settings = {name: config[name] for name in ("temperature", "max_tokens") if config.get(name) is not None}
-    system = [str(config["system_prompt_override"])] if config.get("system_prompt_override") else []
-    provider = str(config.get("provider") or "")
-    return build_condition(TOOL, run, model, "oasis-llm-rating", settings, system, provider=provider)
 
 
 # --- image sets -------------------------------------------------------------------------------------------------------

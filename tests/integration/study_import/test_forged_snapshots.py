@@ -20,11 +20,10 @@ from grading_app.publish.export.row_checks import RowError, check_row
 from grading_app.publish.export.snapshot_check import SnapshotFileError
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.publish.export.study_rows import build_rules
-from grading_app.study_import import snapshot_reader
+from grading_app.study_import import upload_reader
 from grading_app.study_import.snapshot_import import import_snapshot
-from grading_app.study_import.snapshot_reader import load_rules
 from grading_app.study_import.study import StudyError
-from grading_app.study_import.upload_reader import read_study_upload
+from grading_app.study_import.upload_reader import load_rules, read_study_upload
 from runs_app.models import Experiment, Prompt, Run, Sampler, Trial
 from runs_app.planning.design import Design
 from tests import factories
@@ -208,7 +207,7 @@ def test_a_name_in_a_design_means_the_same_sampler_after_an_import(owner, tmp_pa
 def test_a_line_of_brackets_is_refused_before_it_fills_the_memory(owner, tmp_path, monkeypatch, part):
     """The objects of such a line need thirty times its size. The process that reads it has less here."""
     limits = replace(LIMITS, reader_memory_bytes=640 * 2**20)
-    monkeypatch.setattr(snapshot_reader, "LIMITS", limits)
+    monkeypatch.setattr(upload_reader, "LIMITS", limits)
     bomb = b"[" + b",".join([b'{"":{}}'] * 4_000_000) + b"]"
     parts = {part: read_parts(FILE).get(part, b"") + bomb + b"\n"}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

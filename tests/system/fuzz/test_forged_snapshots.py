@@ -26,7 +26,7 @@ from grading_app.publish.export.snapshots import write_study
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, build_rules
 from grading_app.study_import import snapshot_import
 from grading_app.study_import.snapshot_import import import_snapshot
-from grading_app.study_import.snapshot_reader import load_rules
+from grading_app.study_import.upload_reader import load_rules
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.designs import Versioned
 from tests import factories
