@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import types
 from collections.abc import Iterator, Mapping
@@ -35,21 +36,27 @@ class StoredTrials:
                 yield _build_record(StudyTrial, json.loads(line))
 
 
+def link_or_copy(file: Path, target: Path) -> None:
+    """Give the file a second name, or copy it to another file system. A reader refuses symbolic links."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
 def format_trial(trial: StudyTrial) -> str:
     """Return the line of a trial."""
-    return json.dumps(to_json_value(trial)) + "\n"
+    return json.dumps(trial, default=encode_value) + "\n"
 
 
 def write_study_files(study: Study, folder: Path) -> None:
     """Write the study into the folder."""
-    content = {
-        field.name: to_json_value(getattr(study, field.name)) for field in fields(Study) if field.name not in LIVE
-    }
-    (folder / STUDY_FILE).write_text(json.dumps(content), encoding="utf-8")
+    content = {field.name: getattr(study, field.name) for field in fields(Study) if field.name not in LIVE}
+    (folder / STUDY_FILE).write_text(json.dumps(content, default=encode_value), encoding="utf-8")
     for image in {item.image.sha256: item.image for item in study.items if item.image}.values():
         shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
     if isinstance(study.trials, StoredTrials):
-        shutil.copyfile(study.trials.file, folder / TRIALS)
+        link_or_copy(study.trials.file, folder / TRIALS)
         return
     with (folder / TRIALS).open("w", encoding="utf-8") as out:
         out.writelines(map(format_trial, study.trials()))
@@ -68,15 +75,11 @@ def load_study_files(folder: Path) -> Study:
     return replace(study, items=items)
 
 
-def to_json_value(value: Any) -> Any:
-    """Return the value as JSON types. Decimals, times and paths become text."""
+def encode_value(value: Any) -> Any:
+    """Return a value that JSON does not know as one that it knows. Decimals, times and paths become text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json_value(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, Mapping):
-        return {str(name): to_json_value(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json_value(part) for part in value]
-    return str(value) if isinstance(value, Decimal | datetime | Path) else value
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:

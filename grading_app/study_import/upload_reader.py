@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +22,7 @@ from evalsite.lib.checksummed_zip import SUMS
 from grading_app.publish.export.row_checks import ColumnRule, Rules
 from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, describe_damage, verify
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
-from grading_app.study_import.study_files import load_study_files, write_study_files
+from grading_app.study_import.study_files import link_or_copy, load_study_files, write_study_files
 
 READER = "grading_app.study_import.upload_reader:read"
 SNAPSHOT = "snapshot"
@@ -129,10 +127,7 @@ def place_files(files: list[FileToRead], folder: Path) -> Path:
         target = folder / safe_name(file.name)
         if target.exists():
             target = folder / f"{number}-{target.name}"
-        try:
-            os.link(file.path, target)  # A reader refuses symbolic links.
-        except OSError:
-            shutil.copyfile(file.path, target)
+        link_or_copy(file.path, target)
         targets.append(target)
     return targets[0] if len(targets) == 1 else folder
 
