@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from django.db import connection, models, transaction
+from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
 from evalsite.lib.checksummed_zip import SUMS, ArchiveWriter
@@ -181,6 +181,13 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         execute(f"""UPDATE {table} t SET trial_id = (x.line ->> 'trial_id')::bigint FROM {ROWS_OF}{table} x
             WHERE t.id = (x.line ->> 'id')::bigint AND t.trial_id IS NULL""")
         _compare_with_file(experiment, StudyRowReader(experiment), sums, with_cache=False)
+        try:
+            execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
+        except IntegrityError as error:
+            problem = str(error).splitlines()[-1].removeprefix("DETAIL:").strip()
+            raise StorageError(
+                f"a row of {experiment} refers to a row that was deleted meanwhile: {problem}"
+            ) from error
         CachedAggregate.objects.filter(experiment=experiment).delete()
         _drop_temporary_tables()
         _refuse_new_differences(experiment, before)

@@ -181,6 +181,16 @@ def test_a_changed_or_missing_file_brings_nothing_back(archived):
     assert Trial.objects.filter(run__experiment=archived).count() == 12
 
 
+def test_a_note_of_a_deleted_account_is_named(archived):
+    guest = factories.make_user("guest", "Researcher")
+    annotate(Trial.objects.filter(run__experiment=archived).first(), "note", "Mine", by=guest)
+    store_rows(archived, by="test")
+    guest.delete()
+    with pytest.raises(TransitionError, match="refers to a row that was deleted meanwhile: Key"):
+        bring_back(archived, by="test")
+    assert StoredRows.objects.filter(experiment=archived).exists()
+
+
 def test_a_row_that_differs_from_the_file_stops_both_ways(archived, monkeypatch):
     problem = "are not those of the file"
     verify_file = stored_rows._verify_file
