@@ -82,6 +82,8 @@ def build_mixed_table(
         correction=f"Holm over the {len(rows)} terms of this table." if len(rows) > 1 else "",
         sentence=_describe_convergence(fit),
         notes=_list_notes(data, fit) if fit.converged else [],
+        # The page has the numbers of T² in the table of effects above; a file of this table stands alone.
+        page_columns=("term", "f", "df1", "df2", "p", "p_holm"),
     )
 
 
@@ -162,6 +164,7 @@ def build_logistic_tables(
         correction=f"Holm over the {len(result.tests)} terms of this table." if len(result.tests) > 1 else "",
         sentence=_describe_logistic_fit(data, result),
         notes=[] if result.reason else _list_logistic_notes(result),
+        page_columns=("term", "chi2", "df", "p", "p_holm"),
     )
     if not result.ratios:
         return [terms]

@@ -94,6 +94,8 @@ def make_comparison_tables(
         links=[{"wins": make_url("gained"), "losses": make_url("lost")}],
         measure=measure.key,
         measure_label=measure.label,
+        # The difference, its interval and its test are in the table above.
+        page_columns=("fixed_ci", "p_fixed", "t", "df", *COUNTS),
     )
     return [answer, others, *([_make_two_by_two_table(pair.two_by_two, names, make_url)] if pair.two_by_two else [])]
 
