@@ -28,7 +28,6 @@ from grading_app.raters.rating_selection import RatingSelection, RatingSelection
 from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
-from grading_app.statistics.known_coverage import describe_estimates_coverage
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
 from runs_app.views.permissions import get_visible_experiment, may_edit
@@ -81,7 +80,6 @@ def _make_report_context(
     return {
         "checks": _list_checks(selection),
         "fitting": fitting[0] if fitting else None,
-        "fitting_coverage": describe_estimates_coverage((row.name, row.estimate) for row in fitting[:1]),
         "references": [
             (reference, get_table_context(table))
             for reference in selection.references

@@ -82,7 +82,7 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
     if is_answer:
         without: dict[str, Any] = {"formula": "", "test": "", "correction": "", "notes": []} if n_first else {}
         below = [replace(tables[0], sentence="", **without), *tables[1:]]
-    shown_tables = [get_table_context(table, order, is_cards=True) for table in below]
+    shown_tables = [get_table_context(table, order) for table in below]
     shown_figures = [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures]
     outliers = next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), [])
     return {

@@ -164,7 +164,7 @@ def _render_comparison(
         "pair": pair,
         # The lede has the sentence of the first table.
         "tables": [
-            get_table_context(one, is_cards=True)
+            get_table_context(one)
             for one in (*(replace(one, sentence="") for one in tables[:1]), *tables[1:])
         ],
         "sentence": tables[0].sentence if tables else "",

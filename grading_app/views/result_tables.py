@@ -14,9 +14,12 @@ FOLDED = ("all_tests",)
 """The names of tables that a page shows only when a reader opens them."""
 
 
-def get_table_context(table: ResultTable, order: str = "", *, is_cards: bool = False) -> dict[str, Any]:
-    """Return the context of `grading_app/partials/result_table.html`. order, is_cards: as in `make_html_table`."""
-    return {"table": table, "html": make_html_table(table, order, is_cards=is_cards), "is_folded": table.name in FOLDED}
+def get_table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
+    """Return the context of `grading_app/partials/result_table.html`. order: as in `make_html_table`.
+
+    A phone shows a card for each row.
+    """
+    return {"table": table, "html": make_html_table(table, order, is_cards=True), "is_folded": table.name in FOLDED}
 
 
 def make_requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:

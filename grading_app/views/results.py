@@ -106,7 +106,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         is_wide = len(screen.first["columns"]) > WIDE_TABLE
         are_narrow = all(len(cells) <= NARROW_ITEMS and not item.input for item, cells in items)
         context |= {
-            "first": get_table_context(ResultTable.from_content(screen.first), order, is_cards=True),
+            "first": get_table_context(ResultTable.from_content(screen.first), order),
             "further": [
                 get_table_context(ResultTable.from_content(content), order)
                 for content in (*screen.baselines, *screen.further, screen.effort)

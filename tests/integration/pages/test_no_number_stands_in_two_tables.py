@@ -88,6 +88,15 @@ def test_two_tables_share_no_number(client, experiment, name, monkeypatch):
         assert not first & second, f"{name} shows {sorted(first & second)} in two tables"
 
 
+def test_the_launch_page_shows_each_cost_once(client, experiment):
+    client.force_login(experiment.owner)
+    text = client.get(reverse("experiment_launch", args=[experiment.slug])).content.decode()
+    assert [text.count(f"<dt>{name} cost</dt>") for name in ("Maximum", "Expected")] == [1, 1]
+    assert "Size and cost" in text
+    design = client.get(reverse("experiment_detail", args=[experiment.slug])).content.decode()
+    assert [design.count(f"<dt>{name} cost</dt>") for name in ("Maximum", "Expected")] == [1, 1]
+
+
 def test_the_rule_sees_tables_outside_folds_only():
     parser = VisibleTables()
     parser.feed("<table><td>76.5 %</td></table><details><table><td>76.5 %</td></table></details><table>41.2 %</table>")
