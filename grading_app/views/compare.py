@@ -163,10 +163,7 @@ def _render_comparison(
         "paired": paired,
         "pair": pair,
         # The lede has the sentence of the first table.
-        "tables": [
-            get_table_context(one)
-            for one in (*(replace(one, sentence="") for one in tables[:1]), *tables[1:])
-        ],
+        "tables": [get_table_context(one) for one in (*(replace(one, sentence="") for one in tables[:1]), *tables[1:])],
         "sentence": tables[0].sentence if tables else "",
         "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
         "filters": _list_filters(request, paired, choices["filter"] or "all"),
