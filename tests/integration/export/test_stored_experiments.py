@@ -5,6 +5,7 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import Model
 from django.db.models import PROTECT, ManyToOneRel, Sum
 from django.urls import reverse
 
@@ -37,7 +38,7 @@ from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
 
 pytestmark = pytest.mark.django_db
-TABLES = [*(part.model for part in MOVED), *WHOLE, ItemText]
+TABLES: list[type[Model]] = [*(part.model for part in MOVED), *WHOLE, ItemText]
 
 
 def list_differences():
