@@ -5,8 +5,7 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.models import Model
-from django.db.models import PROTECT, ManyToOneRel, Sum
+from django.db.models import PROTECT, ManyToOneRel, Model, Sum
 from django.urls import reverse
 
 from evalsite.lib.history import TransitionError
