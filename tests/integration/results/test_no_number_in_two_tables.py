@@ -106,7 +106,7 @@ def test_the_search_finds_a_number_in_two_tables():
     assert find_repeated_numbers(page) == {("T1", "T2"): {("large", "83.8")}}
 
 
-@pytest.mark.parametrize("make", [make_study, make_space_study])
+@pytest.mark.parametrize("make", [make_study, pytest.param(make_space_study, marks=pytest.mark.slow)])
 def test_no_page_shows_a_number_in_two_tables(client, monkeypatch, make):
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_, **__: None)
     study = make()
