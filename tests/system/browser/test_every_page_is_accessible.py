@@ -3,6 +3,9 @@
 import pytest
 from PIL import Image
 
+from grading_app.publish.report.build import build_document
+from grading_app.publish.report.files import write_report
+from tests.factories.studies import make_rated_study
 from tests.integration.pages.conftest import make_lab, make_people
 from tests.integration.pages.page_visits import READERS, make_visits, make_visits_of_finished_studies
 from tests.system.browser.page_checks import LAPTOP, PHONE, find_all_faults, show
@@ -36,3 +39,13 @@ def test_axe_finds_nothing_on_any_page(world, visitor, monkeypatch):
                 if found:
                     faults[visit.name, visit.address, viewport["width"], scheme] = found
     assert faults == {}
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_in_the_html_file_of_a_report(transactional_db, visitor):
+    document = build_document(make_rated_study())
+    page = visitor()
+    page.set_content(write_report(document, "html").decode())
+    for viewport in (LAPTOP, PHONE):
+        page.set_viewport_size(viewport)
+        assert find_all_faults(page) == []

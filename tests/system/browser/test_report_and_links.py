@@ -12,6 +12,7 @@ from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from grading_app.publish.report.build import get_report
 from grading_app.tasks import compute_aggregates
 from tests.factories.studies import make_rated_study
+from tests.system.browser.page_checks import LAPTOP, settle
 
 
 @pytest.fixture
@@ -38,6 +39,18 @@ def test_shared_pages_look_right_without_an_account(study, visitor, checked_in_a
         assert page.goto(reverse(name, args=[token])).ok
         page.wait_for_load_state("networkidle")
         checked_in_all_views(page, f"shared-{name}")
+
+
+def test_a_report_with_norms_is_short_on_a_laptop_and_whole_on_paper(study, owner, visitor):
+    page = visitor(owner, LAPTOP)
+    page.goto(reverse("experiment_report", args=["study"]))
+    settle(page)
+    assert page.evaluate("document.documentElement.scrollHeight") < 4000
+    tables = page.locator(".report-text table")
+    count_shown = "tables => tables.filter(table => table.checkVisibility({contentVisibilityAuto: true})).length"
+    assert tables.evaluate_all(count_shown) == 1, "the scores; others are folded"
+    page.emulate_media(media="print")
+    assert tables.evaluate_all(count_shown) == tables.count() > 10
 
 
 def test_a_report_is_readable_on_a_phone_in_the_dark_theme(study, visitor):
