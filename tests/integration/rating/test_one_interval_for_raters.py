@@ -7,6 +7,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.rating.queue_results import list_question_results
 from grading_app.results.statistic_format import format_coefficient_interval
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
@@ -42,7 +43,7 @@ def test_a_queue_over_eight_answers_per_item_and_agreement_print_the_same_icc():
     report = client.get(query).context["result"].report
     (on_agreement,) = [line.estimate for line in report.measures if line.name == "ICC(2,1)"]
     queue_page = client.get(queue.get_absolute_url())
-    (line,) = queue_page.context["questions"].data.data
+    (line,) = list_question_results(queue)
     assert (line.icc.estimate, line.icc.low, line.icc.high) == pytest.approx(
         (on_agreement.estimate, on_agreement.low, on_agreement.high)
     )
