@@ -148,7 +148,7 @@ def odds_ratio_interval(gained: int, lost: int, confidence: float = 0.95) -> tup
 def wilcoxon_p(differences: Floats) -> float | None:
     """Return the two-sided p of Wilcoxon's signed-rank test without zeros; None if all differences are zero.
 
-    As in scipy, p is exact for up to 50 differences without ties and for up to 13 with ties, or else from the normal
+    As in scipy, p is exact for up to 50 differences without ties and for up to 13 with ties. Else it is the normal
     approximation corrected for ties. scipy tries the 8,192 patterns of signs of 13 tied differences one at a time, in
     .7 s instead of .001 s. It loads scipy.stats, so call it in a worker or a command.
     """

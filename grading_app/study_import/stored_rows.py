@@ -1,6 +1,6 @@
 """Archived experiments whose answers, calls and grades move to a file, and back to the same rows.
 
-The file is a snapshot with further parts (`site/`), which hold the keys of the rows on this site, and the columns and
+The file is a snapshot with further parts (`site/`). They hold the keys of the rows on this site, and the columns and
 rows that a snapshot leaves out. Runs, conditions, counters, costs and the ledger stay in the database.
 
 Each step is safe against a crash. The file is on disk and verified before a transaction deletes the rows; another one

@@ -38,8 +38,7 @@ def make_comparison_tables(
 
     make_url: return the address of the items that match a filter. design: the pair's place in its design.
     """
-    change, measure = pair.change, paired.measure
-    row = _build_row(paired, pair, margin, design)
+    change, measure, row = pair.change, paired.measure, _build_row(paired, pair, margin, design)
     answer = ResultTable(
         "difference",
         "Difference",
@@ -94,8 +93,7 @@ def make_comparison_tables(
         links=[{"wins": make_url("gained"), "losses": make_url("lost")}],
         measure=measure.key,
         measure_label=measure.label,
-        # The difference, its interval and its test are in the table above.
-        page_columns=("fixed_ci", "p_fixed", "t", "df", *COUNTS),
+        page_columns=("fixed_ci", "p_fixed", "t", "df", *COUNTS),  # The others are in the table above.
     )
     return [answer, others, *([_make_two_by_two_table(pair.two_by_two, names, make_url)] if pair.two_by_two else [])]
 

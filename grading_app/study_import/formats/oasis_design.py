@@ -75,12 +75,10 @@ def read_config(design_file: DesignFile) -> StudyDesign:
         ])  # fmt: skip
     # The design must be every model with every prompt and sampler.
     shared_config = configs[0]
-    models, prompts, samplers = (
-        _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
-    )
-    if len(
-        _list_unique([_build_model(config), _build_prompt(config), _build_sampler(config)] for config in configs)
-    ) < (len(models) * len(prompts) * len(samplers)):
+    builders = (_build_model, _build_prompt, _build_sampler)
+    models, prompts, samplers = (_list_unique(map(build, configs)) for build in builders)
+    combinations = _list_unique([build(config) for build in builders] for config in configs)
+    if len(combinations) < len(models) * len(prompts) * len(samplers):
         raise StudyError([
             "configs: they are not every model with every prompt and sampler; import each one from a file of its own"
         ])  # fmt: skip
