@@ -108,7 +108,7 @@ def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded_experime
     grade(graded_experiment, scorers=["exact_match"], force=True, by="a test")
     page = client.get(address)
     assert "Former verdicts (2)" in page.content.decode()
-    assert [verdict.score for verdict in page.context["former_verdicts"].data] == [0.5, 1]
+    assert [row.verdict for row in page.context["former_verdicts"].data] == ["0.5", "1"]
     for form in FORMATS:
         call_command(
             "export", graded_experiment.slug, table="superseded", format=form, out=str(tmp_path / f"former.{form}")

@@ -134,7 +134,7 @@ def test_the_installed_command_runs_the_demonstration_and_the_site_from_an_empty
     place = lab / "study"
     place.mkdir()
     output = run(programs / "evalsite", "demo", "--no-serve", cwd=place, env=ENVIRONMENT, timeout=900)
-    assert "640 done, 0 failed" in output
+    assert "704 done, 0 failed" in output
     assert "$ evalsite experiment launch affect-pilot" in output
     with (place / "var/demo/affect-pilot-trials.csv").open(newline="") as lines:
         statuses = [row["status"] for row in csv.DictReader(lines)]

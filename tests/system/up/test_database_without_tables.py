@@ -32,6 +32,7 @@ COMMANDS = [
     "item_rubric list",
     "model list",
     "prompt list",
+    "raw_responses remove --days 90 --dry-run",
     "reconcile",
     "report pilot --out pilot.html",
     "response_cache show",
