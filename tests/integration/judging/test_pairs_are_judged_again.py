@@ -4,6 +4,7 @@ import json
 
 import pytest
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
@@ -89,16 +90,21 @@ def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client,
     row = Preference.objects.select_related("trial_a", "trial_b").first()
     client.force_login(answered.owner)
     pages = [client.get(trial.get_absolute_url()) for trial in (row.trial_a, row.trial_b)]
-    for page, other, won in ((pages[0], row.trial_b, True), (pages[1], row.trial_a, False)):
-        preferences = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"].data}
-        assert (row.pk, other.pk, won) in preferences
+    judge_call = f'href="{reverse("trial_detail", args=[row.judged_by_id])}"'
+    for page, other, shown in (
+        (pages[0], row.trial_b, "This answer shown first"),
+        (pages[1], row.trial_a, "The other answer shown second"),
+    ):
+        preferences = page.context["preferences"].data
         assert len(preferences) == 2  # One other model, both orders.
+        (own,) = [one for one in preferences if judge_call in one.reason]
+        assert strip_tags(own.verdict) == f"{shown}, compared with trial {other.pk}"
         text = page.content.decode()
         assert "the &lt;b&gt;first&lt;/b&gt;" in text
         assert f'href="{other.get_absolute_url()}"' in text
-        assert f'href="{reverse("trial_detail", args=[row.judged_by_id])}"' in text
+        assert judge_call in text
     call = client.get(reverse("trial_detail", args=[row.judged_by_id]))
-    assert [one["row"] for one in call.context["preferences"].data] == [row]
+    assert [(one.by, one.verdict) for one in call.context["preferences"].data] == [(row.condition, "The first")]
     assert "The first" in call.content.decode()
 
 
