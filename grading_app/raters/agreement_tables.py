@@ -27,6 +27,7 @@ REFERENCE_METHODS = (
     "Intervals over items. Difference: Student's t, or a score interval where that leaves the scale. Same score: "
     "modified Wilson. Others: the jackknife, and from 1,000 items the percentile bootstrap."
 )
+BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
 
 
 def make_coverage_table(
@@ -110,9 +111,6 @@ def make_reference_table(
                 notes[f"{label}: the interval {note}."] = None
     title = f"Against {reference.label}"
     return ResultTable(f"reference-{reference.key}", title, columns, rows, formula=REFERENCE_METHODS, notes=list(notes))
-
-
-BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
 
 
 def make_measure_table(measures: Sequence[MeasureResult]) -> ResultTable:

@@ -32,7 +32,7 @@ from grading_app.study_import.text_files import read_yaml_files
 
 T = TypeVar("T")
 Watch = Callable[[int], None]
-EVERY = 500  # Trials between two calls of a watch.
+WATCH_INTERVAL = 500  # Trials between two calls of a watch.
 MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
 
 
@@ -113,7 +113,7 @@ class StudyDraft:
         )
         self._trials.write(format_trial(trial))
         self._number += 1
-        if self.watch and self._number % EVERY == 0:
+        if self.watch and self._number % WATCH_INTERVAL == 0:
             self.watch(self._number)
 
     def build(self, count_notes: Mapping[str, str]) -> Study:

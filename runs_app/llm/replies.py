@@ -50,7 +50,6 @@ def read_reply(
         list_usd=_compute_list_price(request, tokens, cost, source, listed_cost),
         stated_usd=stated,
         allowance=parse_allowance(exchange.headers),
-        raw_sha256="",
     )
 
 

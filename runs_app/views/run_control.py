@@ -75,9 +75,8 @@ def list_actions(runs: Iterable[Run], *, hides_outcomes: bool = False) -> list[A
     statuses = {run.status for run in runs}
     actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & statuses]
     if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
-        trials = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
-        trials = "Failed trials get" if hides_outcomes else trials
-        text = f"{trials} a new set of attempts. Earlier costs remain."
+        counted = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
+        text = f"{'Failed trials get' if hides_outcomes else counted} a new set of attempts. Earlier costs remain."
         actions.insert(-1, Action("retry", "Retry failed trials", "arrow-repeat", text, frozenset()))
     return actions
 
