@@ -261,8 +261,8 @@ class ItemAdmin(RowActionAdmin):
     def image_link(self, item: Item) -> SafeString | str:
         if item.image is None:
             return "-"
-        picture = '<a href="{}"><img src="{}" alt="" width="120" loading="lazy"></a>'
-        return format_html(picture, item.image.url, item.image.thumbnail_url)
+        picture = '<a href="{}"><img src="{}" alt="Image of item {}" width="120" loading="lazy"></a>'
+        return format_html(picture, item.image.url, item.image.thumbnail_url, item.key)
 
 
 @admin.register(BackgroundJob)

@@ -2,7 +2,13 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+
+from gunicorn.workers.gthread import ThreadWorker
+
+from evalsite.lib.ops.gunicorn_worker import WebWorker
 
 CODE = """
 import sys
@@ -21,3 +27,18 @@ def test_after_the_warm_up_a_visit_compiles_no_template_and_builds_no_addresses(
     root = Path(__file__).parents[3]
     completed = subprocess.run([sys.executable, "-c", CODE], cwd=root, capture_output=True, text=True, check=True)
     assert completed.stdout.splitlines() == ["True True True", "[]"]
+
+
+def test_the_web_process_warms_up_beside_its_first_requests(monkeypatch):
+    began, may_end = threading.Event(), threading.Event()
+
+    def warm_up():
+        began.set()
+        may_end.wait(30)
+
+    worker = object.__new__(WebWorker)
+    worker.gateway, worker.wsgi = None, SimpleNamespace(warm_up=warm_up)
+    monkeypatch.setattr(ThreadWorker, "run", lambda self: None)  # The loop that serves requests.
+    worker.run()  # It returns before the warm-up ends.
+    assert began.wait(30)
+    may_end.set()
