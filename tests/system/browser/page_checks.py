@@ -140,14 +140,12 @@ def save_picture(page, name):
     assert target.stat().st_size <= MAX_PICTURE_BYTES
 
 
-def find_all_faults(page, rules=None):
-    """Return every finding of axe, of any impact. rules: run these alone."""
+def find_all_faults(page):
+    """Return every finding of axe, of any impact."""
     settle(page)
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE_SCRIPT)
     options = {"preload": False, "resultTypes": ["violations"]}
-    if rules:
-        options["runOnly"] = {"type": "rule", "values": rules}
     return page.evaluate(
         """options => axe.run(options).then(found => found.violations
             .map(fault => [fault.id, fault.impact, fault.nodes[0].target, fault.nodes[0].failureSummary]))""",
