@@ -1,9 +1,9 @@
-"""Processor time of HTTP clients: aiohttp as the gateway uses it, with uvloop, and a client in Rust.
+"""Processor time of HTTP clients: aiohttp as workers use it, with uvloop, and a client in Rust.
 
     python -m benchmarks.clients [--calls 3000] [--in-flight 64] [--latency-ms 50] [--rounds 3]
 
-Each client sends the same JSON to one simulated provider and parses the reply, in turn and in a fresh process. uvloop
-and pyreqwest are no dependencies of the site: install them beside it to measure them.
+Each client sends the same JSON to one simulated provider and parses the reply, in turn and in a fresh process.
+pyreqwest is no dependency of the site: install it beside the site to measure it.
 """
 
 from __future__ import annotations

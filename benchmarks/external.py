@@ -24,6 +24,8 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import web
 
+from evalsite.lib.ops.event_loop import run_in_fast_loop
+
 FILL = """
 from decimal import Decimal
 from tests import factories
@@ -128,7 +130,7 @@ def main() -> None:
     parser.add_argument("--forward-to", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.forward_to:
-        asyncio.run(forward(options.forward_to))
+        run_in_fast_loop(forward(options.forward_to))
         return
     config = SimulatorConfig(latency_ms=options.latency_ms)
     with (

@@ -25,6 +25,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from evalsite.lib.ops import handover
+from evalsite.lib.ops.event_loop import run_in_fast_loop
 from evalsite.lib.ops.web_connections import BASE_TRANSFER_S, MIN_BYTES_PER_S
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
@@ -43,7 +44,18 @@ SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"
 
 
 class GatewayConnection(RequestHandler):
-    """A connection whose requests are for the gateway. With the first other request, it goes back to the web server."""
+    """A connection whose requests are for the gateway. With the first other request, it goes back to the web server.
+
+    `received` are the bytes that the web server has read from it.
+    """
+
+    def __init__(self, server: Server, received: bytes, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._received = received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        super().data_received(self._received)  # Here, because the loop may read the next bytes at any time after this.
 
     def data_received(self, data: bytes) -> None:
         is_idle = self._waiter is not None and not self._waiter.done() and not self._messages
@@ -69,9 +81,6 @@ class Server(web.Server):
         self.accesses: KeptValues[Any] = KeptValues(lambda access: not isinstance(access, web.Response))
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self) -> GatewayConnection:
-        return GatewayConnection(self, loop=self._loop, **self._kwargs)
-
     def accept(self) -> None:
         """Take the connections that wait in the pair of sockets."""
         while (taken := handover.receive_connection(self.end)) is not None:
@@ -86,8 +95,9 @@ class Server(web.Server):
     async def _adopt(self, client: socket.socket, received: bytes) -> None:
         with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _, protocol = await self._loop.connect_accepted_socket(self, client)
-            protocol.data_received(received)
+            await self._loop.connect_accepted_socket(
+                lambda: GatewayConnection(self, received, loop=self._loop, **self._kwargs), client
+            )
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         match = CALL.fullmatch(request.path)
@@ -268,7 +278,7 @@ def main() -> None:
     import evalsite.api.gateway_api  # noqa: F401
 
     sys.setswitchinterval(SWITCH_S)
-    asyncio.run(serve(end))
+    run_in_fast_loop(serve(end))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from evalsite.lib.ops.event_loop import run_in_fast_loop
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.batch_formats import convert_parameters
 from runs_app.simulator.batches import BatchStore
@@ -393,11 +394,5 @@ async def _serve(config: SimulatorConfig) -> None:
 
 
 def run(config: SimulatorConfig) -> None:
-    """Serve until SIGTERM or SIGINT, with uvloop if it is installed."""
-    try:
-        import uvloop  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        asyncio.run(_serve(config))
-    else:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
+    """Serve until SIGTERM or SIGINT."""
+    run_in_fast_loop(_serve(config))
