@@ -237,7 +237,8 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     @property
     def groups_with_errors(self) -> set[str]:
         """Return the groups of options in which a field has an error."""
-        return {option.group for option in OPTIONS if option.name in self.errors}
+        groups = {option.group for option in OPTIONS if option.name in self.errors}
+        return groups | {"design"} if self.errors.keys() & {"scorers", "rules", "judges"} else groups
 
     @property
     def execution_text(self) -> str:
