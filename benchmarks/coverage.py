@@ -29,9 +29,8 @@ from benchmarks import coverage_agreement as agreement
 from benchmarks import coverage_norms as norms
 from benchmarks import coverage_scores as scores
 from benchmarks.coverage_scores import Draw, Truths
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import cohens_kappa, krippendorff_alpha
 from grading_app.statistics.intraclass import FORMS
-from grading_app.statistics.kappas import cohens_kappa
 
 ITEMS, REPETITIONS, SAMPLES, SEED = (10, 40, 200), (1, 20), 1000, 20260301
 FEW_INTERVALS = 0.05  # A larger share of samples without an interval is printed.

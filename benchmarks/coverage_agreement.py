@@ -13,17 +13,20 @@ import numpy as np
 from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, get_ends
 from grading_app.raters.agreement_report import restrict_to_scale
 from grading_app.raters.reference_report import compare_with_references
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import (
+    cohens_kappa,
+    fleiss_kappa,
+    kendalls_w,
+    krippendorff_alpha,
+    percent_agreement,
+)
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.bradley_terry import Comparisons, PairTally, bradley_terry_by_items
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intraclass import Form, intraclass_correlation
-from grading_app.statistics.judge_bias import compute_comparison, judge_bias, judge_slope
-from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
+from grading_app.statistics.judge_bias import compute_comparison, corrected_mean, judge_bias, judge_slope
 from grading_app.statistics.measures import Coefficient
-from grading_app.statistics.prediction_powered import corrected_mean
-from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
 
 RESAMPLES = 200

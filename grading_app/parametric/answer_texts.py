@@ -15,7 +15,7 @@ from grading_app.results.answer_aggregates import make_answer_aggregate
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
-from grading_app.statistics.token_spectrum import mean_spectrum
+from grading_app.statistics.token_statistics import mean_spectrum
 from runs_app.models import Experiment, Wave
 from runs_app.pricing.token_counter import CountError, encode_groups
 

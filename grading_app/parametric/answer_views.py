@@ -23,8 +23,7 @@ from grading_app.results import plot_style
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.figure import Figure
 from grading_app.results.table import ResultColumn, ResultTable, Row
-from grading_app.statistics.survival import thin_steps
-from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_distance
+from grading_app.statistics.token_statistics import BINS, Spectrum, spectral_distance, thin_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -36,7 +35,7 @@ from evalsite.lib.stats.wilson import wilson
 from grading_app.results.answer_aggregates import make_answer_aggregate
 from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.scores import IN_SCOPE
-from grading_app.statistics.survival import SurvivalStep, kaplan_meier
+from grading_app.statistics.token_statistics import SurvivalStep, kaplan_meier
 from runs_app.models import Experiment, Wave
 
 

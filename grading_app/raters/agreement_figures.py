@@ -13,15 +13,15 @@ from grading_app.results import plot_style
 from grading_app.results.figure import Figure
 from grading_app.results.statistic_format import format_number
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.statistics.known_coverage import describe_coverage
+from grading_app.statistics.intervals import describe_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
     from grading_app.raters.agreement_report import AgreementResult
+    from grading_app.statistics.agreement_coefficients import ConfusionMatrix
     from grading_app.statistics.bland_altman import LimitsOfAgreement
-    from grading_app.statistics.kappas import ConfusionMatrix
 
 MAX_BUBBLE = 26  # CSS pixels across
 MAX_VECTOR_POINTS = 1500

@@ -9,32 +9,32 @@ from itertools import combinations
 
 import numpy as np
 
-from grading_app.raters.measure_descriptions import MEASURE_DESCRIPTIONS, MeasureDescription
 from grading_app.raters.reference_report import ReferenceComparison, compare_with_references, compute_equal_share
-from grading_app.statistics.alpha import Level, krippendorff_alpha
-from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
-from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED, bootstrap, estimate_agreement
-from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
-from grading_app.statistics.estimates import AgreementEstimate
-from grading_app.statistics.intervals import Bounds, bounded_score_interval
-from grading_app.statistics.intraclass import FORMS, intraclass_correlation
-from grading_app.statistics.judge_bias import (
-    AgreementWithPeople,
-    Measure,
-    compare_judge_with_people,
-    judge_bias,
-    judge_slope,
-)
-from grading_app.statistics.kappas import (
+from grading_app.statistics.agreement_coefficients import (
     ConfusionMatrix,
+    Level,
     cohens_kappa,
     confusion_matrix,
     fleiss_kappa,
+    kendalls_w,
+    krippendorff_alpha,
     percent_agreement,
 )
-from grading_app.statistics.measures import Coefficient
-from grading_app.statistics.prediction_powered import CorrectedMean, corrected_mean
-from grading_app.statistics.ranks import kendalls_w
+from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
+from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED, bootstrap, estimate_agreement
+from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
+from grading_app.statistics.intervals import AgreementEstimate, Bounds, bounded_score_interval
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation
+from grading_app.statistics.judge_bias import (
+    AgreementWithPeople,
+    CorrectedMean,
+    Measure,
+    compare_judge_with_people,
+    corrected_mean,
+    judge_bias,
+    judge_slope,
+)
+from grading_app.statistics.measures import MEASURE_DESCRIPTIONS, Coefficient, MeasureDescription
 from grading_app.statistics.ratings import Floats, Ratings
 
 SEED, RESAMPLES = AGREEMENT_SEED, AGREEMENT_RESAMPLES

@@ -10,12 +10,12 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.raters.raters import Rater
 from grading_app.results import statistic_format
 from grading_app.results.table import Kind, ResultColumn, ResultTable
-from grading_app.statistics.known_coverage import describe_coverage, describe_estimates_coverage
+from grading_app.statistics.intervals import describe_coverage, describe_estimates_coverage
 
 if TYPE_CHECKING:
     from grading_app.raters.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
     from grading_app.raters.reference_report import ReferenceComparison
-    from grading_app.statistics.estimates import AgreementEstimate
+    from grading_app.statistics.intervals import AgreementEstimate
 
 REFERENCE_KINDS: dict[str, tuple[Kind, Kind]] = {
     "bias": ("signed", "interval"),

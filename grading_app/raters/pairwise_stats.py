@@ -12,8 +12,7 @@ from grading_app.models import GradeCondition
 from grading_app.raters.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.results.statistic_format import format_share, format_share_interval
 from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
-from grading_app.statistics.known_coverage import SHARE, describe_coverage
+from grading_app.statistics.intervals import SHARE, SHARE_BOUNDS, ScoreEstimate, describe_coverage, estimate_mean
 from runs_app.condition_labels import make_condition_labels
 
 RESAMPLES = 400

@@ -15,8 +15,7 @@ import numpy as np
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.concordance import compute_concordance, compute_correlation
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.estimates import AgreementEstimate
-from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
+from grading_app.statistics.intervals import SHARE_BOUNDS, AgreementEstimate, estimate_mean
 from grading_app.statistics.judge_bias import judge_bias, select_common_units
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings

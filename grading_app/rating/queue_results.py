@@ -22,8 +22,8 @@ from grading_app.models.rating import NORMS, QueueError
 from grading_app.rating.questions import Key, list_questions
 
 if TYPE_CHECKING:
-    from grading_app.statistics.alpha import Level
-    from grading_app.statistics.estimates import AgreementEstimate
+    from grading_app.statistics.agreement_coefficients import Level
+    from grading_app.statistics.intervals import AgreementEstimate
 
 
 MIN_ITEMS = 5  # Fewer common items say too little about a rater.
@@ -230,7 +230,9 @@ def _measure_agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
     """
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
-    from grading_app.statistics.alpha import krippendorff_alpha  # Imports numpy, which other pages do not need.
+    from grading_app.statistics.agreement_coefficients import (
+        krippendorff_alpha,  # Imports numpy, which other pages do not need.
+    )
     from grading_app.statistics.bootstrap import estimate_agreement
     from grading_app.statistics.intraclass import intraclass_correlation
     from grading_app.statistics.ratings import Ratings

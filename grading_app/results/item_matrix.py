@@ -13,7 +13,7 @@ from grading_app.results.closeness import load_norms
 from grading_app.results.scope import MISSING_WRONG, Scope
 from grading_app.results.scores import EXCLUSIONS, IN_SCOPE, OF_MEASURE, make_parameters
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.statistics import item_order
+from grading_app.statistics import item_scores
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
 from runs_app.models import Trial
@@ -42,23 +42,23 @@ def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> 
     if selection.sort == "dataset":
         return selected
     if selection.sort == "disagreement":
-        order = item_order.sort_positions(item_order.disagreement(selected))
+        order = item_scores.sort_positions(item_scores.disagreement(selected))
     elif selection.sort == "repetitions":
-        order = item_order.sort_positions(item_order.repetition_spread(selected))
+        order = item_scores.sort_positions(item_scores.repetition_spread(selected))
     elif selection.sort == "norm":
-        order = item_order.sort_positions(item_order.norm_distance(selected, load_norm_means(scope, selected)))
+        order = item_scores.sort_positions(item_scores.norm_distance(selected, load_norm_means(scope, selected)))
     else:
-        order = item_order.sort_positions(item_order.item_means(selected), descending=selection.sort == "easiest")
+        order = item_scores.sort_positions(item_scores.item_means(selected), descending=selection.sort == "easiest")
     columns = {name: getattr(selected, name)[order] for name in ("items", "n", "missing", "mean", "within")}
     return ItemScores(conditions=selected.conditions, is_binary=selected.is_binary, **columns)
 
 
-def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Mask:
+def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_scores.Mask:
     is_selected = np.ones(len(scores.items), dtype=np.bool_)
     if selection.show == "flagged":
         is_selected &= np.isin(scores.items, list_flagged_items(scope.experiment))
     elif selection.show:
-        is_selected &= item_order.SELECTIONS[selection.show](scores)
+        is_selected &= item_scores.SELECTIONS[selection.show](scores)
     if selection.show == "failures":
         runs = scope.experiment.answer_runs
         runs = runs.filter(wave=scope.wave) if scope.wave else runs
@@ -71,10 +71,10 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
     if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave has no answers.
         return np.zeros_like(is_selected)
     if scores.is_binary:
-        is_selected &= item_order.find_items_mostly_answered(scores, a, right=True) if a is not None else True
-        is_selected &= item_order.find_items_mostly_answered(scores, b, right=False) if b is not None else True
+        is_selected &= item_scores.find_items_mostly_answered(scores, a, right=True) if a is not None else True
+        is_selected &= item_scores.find_items_mostly_answered(scores, b, right=False) if b is not None else True
     elif a is not None and b is not None:
-        is_selected &= item_order.find_higher_items(scores, a, b)
+        is_selected &= item_scores.find_higher_items(scores, a, b)
     return is_selected
 
 

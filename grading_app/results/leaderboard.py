@@ -34,11 +34,16 @@ from grading_app.results.scores import (
     load_scores,
     make_scope_parameters,
 )
-from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
-from grading_app.statistics.factor_levels import LevelLead, find_level_lead
+from grading_app.statistics.condition_pairs import (
+    LEVEL,
+    ConditionPair,
+    MissingVerdicts,
+    compare_conditions,
+    fill_worst_cases,
+)
+from grading_app.statistics.fixed_items import LevelLead, find_level_lead
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
-from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, fill_worst_cases
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
 

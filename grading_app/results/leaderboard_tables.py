@@ -12,8 +12,8 @@ from django.utils.http import urlencode
 from grading_app.results.leaderboard import BoardRow, Leaderboard
 from grading_app.results.scores import ConditionScore, Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
-from grading_app.statistics.intervals import STUDENT
-from grading_app.statistics.known_coverage import (
+from grading_app.statistics.intervals import (
+    STUDENT,
     describe_change_coverage,
     describe_correlation_coverage,
     describe_share_coverage,

@@ -28,9 +28,9 @@ from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, load_scores
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
-from grading_app.statistics import item_order
+from grading_app.statistics import item_scores
+from grading_app.statistics.condition_pairs import LEVEL
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.missing_answers import LEVEL
 from grading_app.statistics.paired import STUDENT_INTERVAL
 from runs_app.models import Experiment
 
@@ -283,8 +283,8 @@ def find_telling_items(
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
     norms = load_norms(experiment, measure, scores.items)
     if len(scores.conditions) > 1:
-        spread = item_order.disagreement(scores)
-        values = np.where(item_order.find_differing_items(scores), spread, np.nan)
+        spread = item_scores.disagreement(scores)
+        values = np.where(item_scores.find_differing_items(scores), spread, np.nan)
         n_differing, n_common = (int((~np.isnan(each)).sum()) for each in (values, spread))
         title = "Items on which the conditions differ most"
         note = f"The conditions differ on {n_differing:,} of {n_common:,} items by {measure.label}."
@@ -293,14 +293,14 @@ def find_telling_items(
                 f" {rest:,} more {'item has' if rest == 1 else 'items have'} a score of one condition only, or none."
             )
     elif norms:
-        values = item_order.norm_distance(scores, norms.mean)
+        values = item_scores.norm_distance(scores, norms.mean)
         title, note = "Items farthest from people", f"By {measure.label}."
     else:
-        values = -item_order.item_means(scores)
+        values = -item_scores.item_means(scores)
         if measure.is_share:
-            values = np.where(values > -1 + item_order.TOLERANCE, values, np.nan)
+            values = np.where(values > -1 + item_scores.TOLERANCE, values, np.nan)
         title, note = "Items with the lowest scores", f"By {measure.label}."
-    order = [row for row in item_order.sort_positions(values).tolist() if not np.isnan(values[row])][:MAX_ITEMS]
+    order = [row for row in item_scores.sort_positions(values).tolist() if not np.isnan(values[row])][:MAX_ITEMS]
     if not order:
         return None
     is_wide = len(labels) > MAX_COLUMNS

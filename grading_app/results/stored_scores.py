@@ -10,7 +10,7 @@ from typing import Any
 from grading_app.results.answer_aggregates import make_answer_aggregate
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from grading_app.results.scores import EXCLUSIONS, Measure, find_measure, load_scores
-from grading_app.statistics import item_order
+from grading_app.statistics import item_scores
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 
@@ -77,4 +77,4 @@ def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] |
     if stored is None:
         return None
     scores = stored.scores
-    return [int(item) for item in scores.items[item_order.find_differing_items(scores)]]
+    return [int(item) for item in scores.items[item_scores.find_differing_items(scores)]]

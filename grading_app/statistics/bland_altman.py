@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.estimates import AgreementEstimate
+from grading_app.statistics.intervals import AgreementEstimate
 from grading_app.statistics.judge_bias import compute_people_means, select_common_units
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings

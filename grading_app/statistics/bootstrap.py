@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.estimates import AgreementEstimate
-from grading_app.statistics.intervals import estimate_mean
-from grading_app.statistics.known_coverage import describe_coverage
+from grading_app.statistics.intervals import AgreementEstimate, describe_coverage, estimate_mean
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Integers, Ratings
 

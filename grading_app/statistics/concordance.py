@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.estimates import Spread
+from grading_app.statistics.intervals import Spread
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from grading_app.statistics.estimates import Spread
+from grading_app.statistics.intervals import Spread
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from evalsite.lib.stats.t_interval import student_quantile
-from grading_app.statistics.bounded_mean import gaffke_interval
-from grading_app.statistics.paired_shares import exact_mcnemar_p, mcnemar_p, tango_interval
+from grading_app.statistics.paired_intervals import exact_mcnemar_p, gaffke_interval, mcnemar_p, tango_interval
 
 MAX_EXACT_ITEMS = 16
 """Up to this number of items, the interval inverts the sign-flip test over all 32,768 patterns of signs."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evalsite.lib.text.number_format import format_count, format_duration, format_money, format_score
 from grading_app.results.item_matrix import MatrixCell
 from grading_app.results.scope import MISSING_WRONG, Scope
-from grading_app.statistics.item_order import TOLERANCE
+from grading_app.statistics.item_scores import TOLERANCE
 
 LEVELS = 5
 """Shades of a score. Each end of the scale has its own shade."""

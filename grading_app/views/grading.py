@@ -48,8 +48,7 @@ from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
-from grading_app.statistics.intervals import STUDENT
-from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+from grading_app.statistics.intervals import STUDENT, describe_share_coverage, describe_skew_coverage
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context

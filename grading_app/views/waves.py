@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.results.wave_tables import make_outcome_table, make_score_tables
 from grading_app.results.waves import WaveComparison, get_wave_comparison
-from grading_app.statistics.known_coverage import describe_change_coverage
+from grading_app.statistics.intervals import describe_change_coverage
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment, Wave

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.kappas import fleiss_kappa
+from grading_app.statistics.agreement_coefficients import fleiss_kappa, krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import KRIPPENDORFF, NAN, tables
 

@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from grading_app.statistics import bootstrap as bootstrap_module
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import (
+    cohens_kappa,
+    fleiss_kappa,
+    kendalls_w,
+    krippendorff_alpha,
+    percent_agreement,
+)
 from grading_app.statistics.bootstrap import (
     NO_JACKKNIFE,
     NO_SPREAD,
@@ -17,8 +23,6 @@ from grading_app.statistics.bootstrap import (
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation
-from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
-from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import KRIPPENDORFF, expand_table, tables
 from tests.unit.test_agreement_kappas import COHEN

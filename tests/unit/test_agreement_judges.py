@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.judge_bias import compare_judge_with_people, compute_comparison, judge_bias, judge_slope

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.statistics.kappas import (
+from grading_app.statistics.agreement_coefficients import (
     cohens_kappa,
     confusion_matrix,
     fleiss_kappa,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.judge_bias import corrected_mean
 from grading_app.statistics.ratings import Ratings
 from tests.unit.clustered_scores import expect_clustered_mean, group_by_cluster
 from tests.unit.published_ratings import NAN

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, rankdata, spearmanr
 
-from grading_app.statistics.ranks import Ranking, kendalls_w
+from grading_app.statistics.agreement_coefficients import Ranking, kendalls_w
 from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import NAN, tables
 

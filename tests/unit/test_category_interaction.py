@@ -6,7 +6,7 @@ import pytest
 import statsmodels.formula.api as smf
 from statsmodels.stats.anova import anova_lm
 
-from grading_app.statistics.category_interaction import category_interaction
+from grading_app.statistics.factorial_model import category_interaction
 
 
 def draw_scores(seed, shift=0.0, items=18):
@@ -56,7 +56,7 @@ def test_a_test_needs_two_categories_and_variance():
 
 @pytest.mark.slow
 def test_the_false_positive_rate_equals_the_level(monkeypatch):
-    monkeypatch.setattr("grading_app.statistics.category_interaction.RESAMPLES", 199)
-    monkeypatch.setattr("grading_app.statistics.category_interaction.FEWEST_RESAMPLES", 199)
+    monkeypatch.setattr("grading_app.statistics.factorial_model.RESAMPLES", 199)
+    monkeypatch.setattr("grading_app.statistics.factorial_model.FEWEST_RESAMPLES", 199)
     alarms = sum(category_interaction(*draw_scores(seed)).p <= 0.05 for seed in range(200))
     assert alarms / 200 == pytest.approx(0.05, abs=0.045)

@@ -10,23 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading_app.statistics import reference
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import (
+    cohens_kappa,
+    fleiss_kappa,
+    kendalls_w,
+    krippendorff_alpha,
+    percent_agreement,
+)
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.category_interaction import category_interaction
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.condition_pairs import compare_conditions, permutation_p_values, wilcoxon_p
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.factorial_model import fit_factors
+from grading_app.statistics.factorial_model import category_interaction, fit_factors
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation, repeatability
-from grading_app.statistics.item_order import disagreement, item_means, norm_distance, repetition_spread
-from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.judge_bias import judge_bias, judge_slope
-from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
+from grading_app.statistics.item_scores import ItemScores, disagreement, item_means, norm_distance, repetition_spread
+from grading_app.statistics.judge_bias import corrected_mean, judge_bias, judge_slope
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
-from grading_app.statistics.prediction_powered import corrected_mean
-from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.variance_components import share_intervals, variance_components
 from runs_app.scorers.scorers import LARGEST_SCORE, Score

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
 from grading_app.parametric import board_tables, surface_tables
-from grading_app.statistics.known_coverage import (
+from grading_app.statistics.intervals import (
     CHANGE_ONCE,
     CHANGE_REPEATED,
     ODD_CHANGE,
@@ -22,8 +22,8 @@ from grading_app.statistics.known_coverage import (
     describe_change_coverage,
     describe_coverage,
 )
+from grading_app.statistics.judge_bias import PEOPLE_MEAN
 from grading_app.statistics.paired import estimate_change
-from grading_app.statistics.prediction_powered import PEOPLE_MEAN
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
 CELL = r"(?:-|-?[\d.]+(?: \(\d+ none\))?)"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from grading_app.statistics.condition_pairs import check_missing, fill_worst_cases
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.missing_answers import check_missing, fill_worst_cases
 
 NAMES = ("a", "b")
 

@@ -6,7 +6,7 @@ import pytest
 from statsmodels.stats.anova import AnovaRM
 
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.mixed_model import fit_mixed_model, fit_random_items
+from grading_app.statistics.variance_components import fit_mixed_model, fit_random_items
 from tests.unit.lme4_fits import code_treatment, read_fit
 
 # G. Belenky et al. (2003), Journal of Sleep Research 12, 1-12: reaction times (ms) of 18 people on days 0 to 9.

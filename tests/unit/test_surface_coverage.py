@@ -5,7 +5,7 @@ import pytest
 
 from grading_app.parametric.point_counts import CellCounts
 from grading_app.parametric.surface import estimate_accuracy, subtract_estimates
-from grading_app.statistics.survival import kaplan_meier
+from grading_app.statistics.token_statistics import kaplan_meier
 
 SAMPLES, LEAST = 1500, 0.93
 

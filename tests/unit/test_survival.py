@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.duration.survfunc import SurvfuncRight
 
-from grading_app.statistics.survival import kaplan_meier, thin_steps
+from grading_app.statistics.token_statistics import kaplan_meier, thin_steps
 
 # Freireich et al. (1963), Blood 21, 699-716: weeks of remission under 6-mercaptopurine.
 RELAPSES = {6: 3, 7: 1, 10: 1, 13: 1, 16: 1, 22: 1, 23: 1}

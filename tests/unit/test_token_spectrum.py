@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from grading_app.statistics.token_spectrum import BINS, mean_spectrum, spectral_distance
+from grading_app.statistics.token_statistics import BINS, mean_spectrum, spectral_distance
 
 MIDDLE_7, MIDDLE_25 = 7.5 / BINS / 2, 25.5 / BINS / 2
 """Frequencies in the middle of bands 7 and 25."""

@@ -9,10 +9,9 @@ import numpy as np
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.statistics.category_interaction import Interaction, category_interaction
-from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
-from grading_app.statistics.known_coverage import describe_change_coverage
-from grading_app.statistics.missing_answers import describe_dependence
+from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions, describe_dependence
+from grading_app.statistics.factorial_model import Interaction, category_interaction
+from grading_app.statistics.intervals import describe_change_coverage
 from grading_app.statistics.paired import describe_methods, holm
 
 MAX_ROWS = 300

@@ -12,8 +12,10 @@ from grading_app.results.scores import estimate_pair
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import (
     ConditionPair,
+    MissingVerdicts,
     benjamini_hochberg,
     compare_conditions,
+    fill_worst_cases,
     permutation_p_values,
     wilcoxon_p,
 )
@@ -23,8 +25,7 @@ from grading_app.statistics.fixed_items import (
     FixedItemsChange,
     estimate_on_these_items,
 )
-from grading_app.statistics.known_coverage import describe_change_coverage
-from grading_app.statistics.missing_answers import MissingVerdicts, fill_worst_cases
+from grading_app.statistics.intervals import describe_change_coverage
 from grading_app.statistics.paired import PairedChange, describe_methods, holm
 
 MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.

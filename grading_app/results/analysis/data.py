@@ -12,9 +12,9 @@ from grading_app.results.closeness import ItemNorms, load_norms
 from grading_app.results.frames import load_condition_labels, load_facets
 from grading_app.results.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.results.scores import Measure, list_measures, load_scores
+from grading_app.statistics.condition_pairs import fill_worst_cases
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.missing_answers import fill_worst_cases
 from runs_app.annotations import list_flagged_items
 
 

@@ -14,8 +14,7 @@ from grading_app.results.scope import FLAGGED, MISSING_WRONG
 from grading_app.results.scores import count_missing, count_ratings, estimate
 from grading_app.results.statistic_format import MINUS
 from grading_app.results.table import ResultColumn, ResultTable, Row
-from grading_app.statistics.intervals import STUDENT
-from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+from grading_app.statistics.intervals import STUDENT, describe_share_coverage, describe_skew_coverage
 
 MAX_COLUMNS = 21
 """The maximum number of columns. The points of a longer scale are grouped into ranges."""

@@ -9,8 +9,8 @@ from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.mixed_model_tables import build_logistic_tables, build_mixed_table, name_term
 from grading_app.results.frames import FACTORS
 from grading_app.results.table import ResultColumn, ResultTable
+from grading_app.statistics.condition_pairs import describe_dependence
 from grading_app.statistics.factorial_model import FactorFit, fit_factors
-from grading_app.statistics.missing_answers import describe_dependence
 from grading_app.statistics.paired import holm
 
 LEVEL = 0.05

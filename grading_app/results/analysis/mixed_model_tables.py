@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.table import ResultColumn, ResultTable
+from grading_app.statistics.condition_pairs import describe_dependence
 from grading_app.statistics.factorial_model import FactorFit
-from grading_app.statistics.known_coverage import describe_odds_coverage
+from grading_app.statistics.intervals import describe_odds_coverage
 from grading_app.statistics.logistic_mixed_model import (
     NO_SPREAD_WITHIN_ITEMS,
     SEPARATION,
@@ -16,9 +17,8 @@ from grading_app.statistics.logistic_mixed_model import (
     OddsRatio,
     fit_logistic_model,
 )
-from grading_app.statistics.missing_answers import describe_dependence
-from grading_app.statistics.mixed_model import MixedFit, fit_mixed_model
 from grading_app.statistics.paired import holm
+from grading_app.statistics.variance_components import MixedFit, fit_mixed_model
 
 LINEAR = (
     "Score = effects of model, prompt and sampler + random level of the item + random item × condition. Restricted "

@@ -10,8 +10,8 @@ import numpy as np
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
+from grading_app.statistics.intervals import describe_correlation_coverage
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import describe_correlation_coverage
 
 MAX_PAIRS = 300
 MAX_ITEMS = 50

@@ -20,12 +20,11 @@ from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics import reference
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.condition_pairs import describe_dependence, fill_worst_cases
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.intervals import Bounds
+from grading_app.statistics.intervals import RMSE, Bounds, describe_correlation_coverage, describe_coverage
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import RMSE, describe_correlation_coverage, describe_coverage
-from grading_app.statistics.missing_answers import describe_dependence, fill_worst_cases
 from grading_app.statistics.paired import holm
 from grading_app.statistics.ratings import Ratings
 

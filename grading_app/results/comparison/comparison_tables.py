@@ -10,7 +10,7 @@ from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
-from grading_app.statistics.known_coverage import describe_change_coverage
+from grading_app.statistics.intervals import describe_change_coverage
 from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods
 from grading_app.statistics.reference import equivalence_p
 

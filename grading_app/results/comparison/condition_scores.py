@@ -13,15 +13,17 @@ from grading_app.results.comparison.condition_sides import ConditionSide
 from grading_app.results.scores import ConditionScore, Measure, estimate_pair
 from grading_app.results.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import (
+    LEVEL,
     TOLERANCE,
     ConditionPair,
+    MissingVerdicts,
     PairOfDesign,
+    check_missing,
     compare_conditions,
     correct_pair,
 )
 from grading_app.statistics.fixed_items import FixedItemsChange, estimate_sides_on_these_items
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
-from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, check_missing
 
 A, B = 0, 1
 # The fields that models and rules use. Other fields of an item may differ between datasets.

@@ -11,7 +11,7 @@ from grading_app.results.frames import Frames, NormPair, RatedDimension
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import Correlation, pearson
-from grading_app.statistics.known_coverage import describe_correlation_coverage
+from grading_app.statistics.intervals import describe_correlation_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from grading_app.results.figures import norms
 from grading_app.results.frames import load_frames
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scope import ScopeForm
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people
 from grading_app.statistics.ratings import Ratings
 from tests import factories

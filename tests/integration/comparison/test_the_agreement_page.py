@@ -13,7 +13,7 @@ from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters import unit_counts
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.rating import session
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import (

@@ -9,7 +9,7 @@ from grading_app.models import GradeCondition
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.scope import ScopeForm
-from grading_app.statistics.known_coverage import describe_correlation_coverage, describe_share_coverage
+from grading_app.statistics.intervals import describe_correlation_coverage, describe_share_coverage
 from tests import factories
 from tests.factories.gradings import build_numbered_answer, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.page_text import page_text

@@ -140,7 +140,7 @@ def test_a_single_condition_has_its_mean_and_interval(client):
 
 
 def test_pairs_that_are_not_tested_are_not_called_insignificant(client, monkeypatch):
-    monkeypatch.setattr("grading_app.statistics.factor_levels.MAX_PAIRS", 2)
+    monkeypatch.setattr("grading_app.statistics.fixed_items.MAX_PAIRS", 2)
     model, _ = read_sentences(
         client, make_study(models=("a", "b", "c"), answer=lambda model, _, item: {"a": item.target}.get(model, "-1"))
     )

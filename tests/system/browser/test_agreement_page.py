@@ -7,10 +7,9 @@ from playwright.sync_api import expect
 
 from grading_app.models import Adjudication, Grading, Rating, Rubric
 from grading_app.results.statistic_format import format_coefficient, format_number
-from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.agreement_coefficients import cohens_kappa, krippendorff_alpha, percent_agreement
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.judge_bias import judge_bias
-from grading_app.statistics.kappas import cohens_kappa, percent_agreement
 from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings, make_scale_rubric

@@ -7,8 +7,7 @@ from grading_app.models import Grading, Preference, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import session
 from grading_app.results.statistic_format import format_coefficient
-from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.kappas import percent_agreement
+from grading_app.statistics.agreement_coefficients import krippendorff_alpha, percent_agreement
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all

@@ -10,7 +10,7 @@ from grading_app.publish.report.document import Block, Listing, Span, make_parag
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.waves import find_pooled_waves
-from grading_app.statistics.known_coverage import SHARE, describe_coverage
+from grading_app.statistics.intervals import SHARE, describe_coverage
 from runs_app.llm.model_families import find_family, is_same_family
 from runs_app.models import LanguageModel
 

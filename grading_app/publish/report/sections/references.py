@@ -16,7 +16,7 @@ from grading_app.publish.report.document import (
 )
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import join_words
-from grading_app.raters.measure_descriptions import MEASURE_DESCRIPTIONS
+from grading_app.statistics.measures import MEASURE_DESCRIPTIONS
 
 SHROUT_AND_FLEISS = (
     "P. E. Shrout & J. L. Fleiss (1979), Intraclass correlations: uses in assessing rater reliability, Psychological "

@@ -45,7 +45,7 @@ from grading_app.results.leaderboard_tables import (
 )
 from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
-from grading_app.statistics.known_coverage import describe_estimates_coverage
+from grading_app.statistics.intervals import describe_estimates_coverage
 
 SHOWN = {
     "differences": ("a", "b", "items", "difference", "difference_ci", "test", "p", "p_holm", "effect"),

@@ -1,16 +1,16 @@
-"""Agreement on categories: percent agreement, Cohen's and Fleiss' kappa, and the confusion matrix."""
+"""Agreement between raters: percent agreement, kappas, Krippendorff's alpha, and Kendall's W for ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.estimates import Spread
+from grading_app.statistics.intervals import Spread
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Integers, Ratings
 
@@ -18,6 +18,8 @@ Weights = Literal["none", "linear", "quadratic"]
 BOUNDS = (-1.0, 1.0)
 WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
 ROUNDING = 1e-12  # A variance below this share of the squares from which it is computed is only rounding error.
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
+SQUARES_ROUNDING = 1e-24  # A sum of squares below this share of the uncentred squares is only rounding error.
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +175,118 @@ def _large_sample_interval(distances: Floats, codes: Integers, times: Floats, co
     reach, kappa = normal_quantile(confidence) * se, 1 - ratio
     method = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
     return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), method)
+
+
+def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
+    """Return 1 - D_o / D_e: the disagreement within units over the disagreement among all ratings of all units.
+
+    D_o = 1/n sum over units of 1/(m_u - 1) sum over ordered pairs of its m_u ratings of delta^2,
+    D_e = 1/(n (n - 1)) sum over ordered pairs of all n ratings of delta^2, with a distance delta^2 of c and k
+    nominal: 1 if c != k; interval: (c - k)^2; ratio: ((c - k) / (c + k))^2;
+    ordinal: (sum of n_g for g from c to k - (n_c + n_k) / 2)^2, where n_g ratings are g: the distance of mid-ranks.
+    K. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", University of Pennsylvania.
+    Units with fewer than two ratings are excluded, because they have no pairs. Alpha is undefined if all ratings are
+    the same. A ratio scale may have a few thousand distinct ratings, because their distances form a table. Raise
+    ValueError for negative ratings on a ratio scale.
+    """
+    if level == "ratio" and (ratings.values < 0).any():
+        raise ValueError("a ratio scale has no negative ratings")
+    used = ratings.with_at_least(2)
+    build = _compute_by_distance if level in ("nominal", "ratio") else _compute_by_position
+    left_out = ratings.n_units - used.n_units
+    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, build(used, level), bounds=(-1.0, 1.0))
+
+
+def _compute_by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+    """Return alpha for scales whose distances depend only on the categories (nominal, ratio)."""
+    categories, counts = used.categories, used.counts
+    distances = 1 - np.eye(len(categories))
+    if level == "ratio":
+        sums, differences = np.add.outer(categories, categories), np.subtract.outer(categories, categories)
+        distances = np.divide(differences, sums, out=np.zeros_like(sums), where=sums > 0) ** 2
+    within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
+
+    def compute(times: Floats) -> Floats:
+        pooled = times @ counts
+        n = pooled.sum(axis=1)
+        return 1 - divide((n - 1) * (times @ within), ((pooled @ distances) * pooled).sum(axis=1))
+
+    return compute
+
+
+def _compute_by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+    """Return alpha for scales whose distances are squared differences: of ratings, or of their mid-ranks (ordinal)."""
+    unit, sizes = np.nonzero(used.given)[0], used.per_unit
+    starts = np.cumsum(sizes) - sizes
+    values = used.values[used.given]
+    centred, ranking = (values - values.sum() / max(1, values.size))[None, :], Ranking(values)
+
+    def compute(times: Floats) -> Floats:
+        weights = times[:, unit]
+        positions = ranking.midranks(weights) if level == "ordinal" else centred
+        means = np.add.reduceat(positions, starts, axis=1) / sizes
+        squares = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)  # (resamples, units)
+        within = squares * sizes / (sizes - 1)
+        n, spread = weights.sum(axis=1), _sum_squares(positions, weights)
+        return 1 - divide((n - 1) * (times * within).sum(axis=1), n * spread)
+
+    return compute
+
+
+def _sum_squares(positions: Floats, weights: Floats) -> Floats:
+    """Return sums of squares about the weighted mean: (resamples,). Values below the rounding error become zero."""
+    means = (weights * positions).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    squares = (weights * (positions - means) ** 2).sum(axis=1)
+    return np.where(squares > SQUARES_ROUNDING * (weights * positions**2).sum(axis=1), squares, 0.0)
+
+
+class Ranking:
+    """The order of some values, which gives their mid-ranks for any weights."""
+
+    def __init__(self, values: Floats) -> None:
+        """Sort the values: (n,), without NaN."""
+        self.order: Integers = np.argsort(values, kind="stable")
+        ordered = values[self.order]
+        last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
+        self.ends: Integers = np.flatnonzero(last_of_tie)
+        tie = np.concatenate([[0], np.cumsum(last_of_tie)[:-1]])
+        self.tie_of: Integers = np.empty(len(values), dtype=np.intp)
+        self.tie_of[self.order] = tie
+
+    def tie_sizes(self, times: Floats) -> Floats:
+        """Return the weight of each distinct value, ascending: (resamples, n) -> (resamples, distinct values)."""
+        upto = np.cumsum(times[:, self.order], axis=1)[:, self.ends]
+        return np.diff(upto, axis=1, prepend=0.0)
+
+    def midranks(self, times: Floats) -> Floats:
+        """Return the mid-ranks among all values, from 1: (resamples, n) weights -> (resamples, n)."""
+        sizes = self.tie_sizes(times)
+        ranks: Floats = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        return ranks[:, self.tie_of]
+
+
+def kendalls_w(ratings: Ratings) -> Coefficient:
+    """Return Kendall's coefficient of concordance of m raters who order the same n units, corrected for ties (0 to 1).
+
+    W = 12 S / (m^2 (n^3 - n) - m T). S is the sum of squares of the units' rank sums about their mean m (n + 1) / 2,
+    with mid-ranks for ties. T = sum over raters and ties of t units of t^3 - t.
+    M. G. Kendall (1948), "Rank correlation methods", ch. 6; with ties as in S. Siegel (1956), "Nonparametric
+    statistics", pp. 229-238. Only units that every rater rated are used. W is undefined if each rater ties all units.
+    Raise ValueError for a single rater.
+    """
+    raters = len(ratings.raters)
+    if raters < 2:
+        raise ValueError("Kendall's W needs at least two raters")
+    used = ratings.drop_incomplete()
+    rankings = [Ranking(column) for column in used.values.T]
+
+    def compute(times: Floats) -> Floats:
+        n = times.sum(axis=1)
+        sums = sum((ranking.midranks(times) for ranking in rankings), np.zeros(times.shape))
+        squares = (times * (sums - raters * (n[:, None] + 1) / 2) ** 2).sum(axis=1)
+        ties = sum(((t**3 - t).sum(axis=1) for t in (ranking.tie_sizes(times) for ranking in rankings)), 0 * n)
+        return divide(12 * squares, raters**2 * (n**3 - n) - raters * ties)
+
+    return Coefficient(
+        "Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, compute, bounds=(0.0, 1.0)
+    )
