@@ -9,7 +9,8 @@ must find no difference. Then one more experiment of LIVE_TRIALS trials, the sam
 recorded, graded, exported and deleted. Pages are measured for it, and for one of the hundred. Each page is opened by a
 new process, which has prepared its pages as a web process does: its first visit, then further ones. Beside wall times
 it measures the processor time of a visit in the web process and in PostgreSQL, which depends less on other work of the
-machine.
+machine. A visit in the table is: the first one and its processor times; median, 95th percentile and mean processor
+times of the others.
 
 An interrupted run continues where it stopped: databases and measurements stay in the folder. `--again` measures anew
 what `--only` selects. `--table` prints all measurements as a table in Markdown.
@@ -348,7 +349,10 @@ def visit_page(address: str, visits: int) -> dict[str, float]:
         assert response.status_code == 200, (address, response.status_code)
         return 1000 * (time.perf_counter() - start)
 
+    client.handler.load_middleware()  # A web process has done so before its first request.
+    busy, sql_busy = time.process_time(), read_server_seconds()
     first = visit()
+    first_web, first_sql = 1000 * (time.process_time() - busy), 1000 * (read_server_seconds() - sql_busy)
     worker_s = run_requested_computations()
     visit()
     busy, sql_busy = time.process_time(), read_server_seconds()
@@ -359,7 +363,8 @@ def visit_page(address: str, visits: int) -> dict[str, float]:
     }
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-    return {"first": first, **summarize(times), **processor, "queries": len(queries), "worker_s": worker_s}
+    first_visit = {"first": first, "first_web": first_web, "first_sql": first_sql}
+    return {**first_visit, **summarize(times), **processor, "queries": len(queries), "worker_s": worker_s}
 
 
 def read_server_seconds() -> float:
@@ -369,8 +374,7 @@ def read_server_seconds() -> float:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchone()
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _make_token() -> str:
@@ -434,7 +438,7 @@ def list_steps(measured: Measurements, options: argparse.Namespace) -> Iterator[
         deletion.delete(get_live(), by="benchmark")
 
     def measure_once(name: str, work: Callable[[], Any]) -> tuple[str, Callable[[], Any]]:
-        return name, lambda: measured.time(name, work)
+        return name, lambda: measured.time(name, work) if options.only in name else None
 
     yield measure_once("reconcile", check)
     yield "plan", lambda: plan_live(measured)
@@ -443,7 +447,7 @@ def list_steps(measured: Measurements, options: argparse.Namespace) -> Iterator[
         lambda: measure_pages(measured, "running", dict(islice(list_experiment_pages(get_live()).items(), 2)), options),
     )
     yield "record", lambda: drain_live(measured)
-    yield measure_once("grade", lambda: grade(get_live(), scorers=["exact_match"], by="benchmark"))
+    yield "grade", lambda: measured.time("grade", lambda: grade(get_live(), scorers=["exact_match"], by="benchmark"))
     yield "site pages", lambda: measure_pages(measured, "site", list_site_pages(), options)
     for group, slug in ((f"{LIVE_TRIALS:,} trials", LIVE), ("a hundredth", STORED)):
         pages = list_experiment_pages(Experiment.objects.get(slug=slug))
@@ -498,7 +502,9 @@ def _format_cell(numbers: dict[str, float] | None) -> str:
         return f"{numbers['seconds']:,.2f} s"
     if "rows_mb" in numbers:
         return f"{numbers['rows_mb']:,.0f} + {numbers['indexes_mb']:,.0f} MB"
-    first = f"{numbers['first']:,.0f}; " if "first" in numbers else ""
+    first = ""
+    if "first" in numbers:
+        first = f"{numbers['first']:,.0f} ({numbers['first_web']:,.0f} + {numbers['first_sql']:,.0f}); "
     processor = f"; {numbers['web']:,.0f} + {numbers['sql']:,.0f}" if "web" in numbers else ""
     return f"{first}{numbers['p50']:,.0f}, {numbers['p95']:,.0f}{processor} ms"
 

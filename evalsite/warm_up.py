@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import cast
 
 from django.apps import apps
+from django.core.cache import cache
 from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
 from django.template.backends.django import DjangoTemplates
 from django.urls import reverse
+from django.utils.formats import get_format
 
 from evalsite.middleware import list_zones
 
 # Modules that pages import when they need them. matplotlib and scipy.stats are left out: they take 70 MB each.
-LATE_MODULES = ("scipy.special", "grading_app.raters.agreement_report")
+LATE_MODULES = (
+    "django.contrib.messages.storage.fallback",
+    "encodings.cp437",
+    "grading_app.raters.agreement_report",
+    "markdown_it",
+    "scipy.special",
+)
 PAUSE_S = 0.001
 
 
@@ -26,11 +34,15 @@ def warm_up() -> None:
     A thread runs this beside the first requests.
     """
     reverse("home")  # Imports the pages, and builds the map of their addresses.
+    reverse("admin:index")  # Builds the map of the addresses in the admin, to which the navigation links.
     for name in LATE_MODULES:
         import_module(name)
     for model in apps.get_models(include_auto_created=True):
         model._meta.get_fields()
+    get_format("DATETIME_FORMAT")  # Imports the formats of the language.
+    cache.get("page")  # Imports the cache.
     engine = cast(DjangoTemplates, engines["django"])
+    _ = engine.engine.template_context_processors  # Imports them.
     for folder in engine.template_dirs:
         for path in sorted(Path(folder).rglob("*.html")):
             try:
