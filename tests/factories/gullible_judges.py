@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from tests.factories.hostile_answers import HostileAnswer
 
 FENCED = re.compile(r"<<<BEGIN (?P<mark>[0-9a-f]{16})>>>\n(?P<answer>.*?)\n<<<END (?P=mark)>>>", re.DOTALL)
-ANY_END = re.compile(r"^\W*end\b.*$", re.IGNORECASE | re.MULTILINE)
+# A line after a blank line is no place to begin, because the blank line is one. Time is linear.
+LINE = r"^(?<!\n\n)\W*+"
+ANY_END = re.compile(LINE + r"end\b.*$", re.IGNORECASE | re.MULTILINE)
 DELIMITER = re.compile(r"^(```|\"\"\"|'''|---|===|\}|</\w+>|\[/\w+\]|-+END [\w ]+-+)$", re.MULTILINE)
-ROLES = r"^\W*(system|user|human|assistant|developer|operator|instructions)\b"
-ROLE = re.compile(ROLES, re.IGNORECASE | re.MULTILINE)
+ROLE = re.compile(
+    LINE + r"(system|user|human|assistant|developer|operator|instructions)\b", re.IGNORECASE | re.MULTILINE
+)
 CONTROL_TOKEN = re.compile(r"<[|\uff5c][^<>]{1,40}[|\uff5c]>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>")
 REMINDER = re.compile(r"\bjudge\b.*\boutside\b", re.IGNORECASE)
 
