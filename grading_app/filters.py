@@ -263,7 +263,8 @@ class TrialFilter(df.FilterSet):
 
     def _match_rest(self, criteria: dict[str, Any], items: list[int] | None) -> Q:
         condition = Q() if items is None else Q(item__in=items)
-        condition &= filter_disagreements() if "disagree" in criteria else Q()
+        if "disagree" in criteria:
+            condition &= filter_disagreements([criteria["experiment"].pk] if "experiment" in criteria else None)
         condition &= ~match_annotated({"kind": "flag"}) if criteria.get("flag") is False else Q()
         for name, kind in UNUSABLE_KINDS.items():
             condition &= ~_match_kind(name, kind) if criteria.get(name) is False else Q()

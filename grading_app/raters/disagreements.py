@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db import connection
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q
 
@@ -170,23 +171,42 @@ def parse_cursor(text: str) -> tuple[float, int] | None:
         return None
 
 
-def filter_disagreements() -> Q:
+def filter_disagreements(experiments: Iterable[int] | None = None) -> Q:
     """Return a filter for answers that two raters scored differently.
 
     The raters are judges and people with the same rubric, or people of one queue. Scores by different rubrics are not
     compared, because their scales may differ. Rules, panels and adjudications do not count as raters.
+
+    experiments: primary keys; the filter selects only their answers. None for all. An experiment in which no two raters
+    can differ costs nothing, because the filter looks at each answer only of the others.
     """
-    gradings = Grading.objects.filter(
-        trial=OuterRef("pk"), condition__kind__in=("judge", "person"), score__isnull=False
-    ).order_by()
-    ratings = Rating.objects.filter(
-        trial=OuterRef("pk"), rival=None, kind=Rating.Kind.ITEM, value__isnull=False, assignment__excluded_at=None
-    ).order_by()
-    by_rubric = gradings.values("condition__rubric").annotate(low=Min("score"), high=Max("score"))
-    by_queue = ratings.values("assignment__queue", "dimension", "criterion").annotate(
-        low=Min("value"), high=Max("value")
+    raters, queues = GradeCondition.objects.filter(kind__in=("judge", "person")), RatingQueue.objects.all()
+    if experiments is not None:
+        keys = list(experiments)
+        raters, queues = raters.filter(experiment__in=keys), queues.filter(experiment__in=keys)
+    pairs = (
+        raters.order_by().values("experiment", "rubric").annotate(n=Count("pk"), keys=ArrayAgg("pk")).filter(n__gt=1)
     )
-    return Q(Exists(by_rubric.filter(low__lt=F("high")))) | Q(Exists(by_queue.filter(low__lt=F("high"))))
+    judged = list(pairs.values_list("experiment", "keys"))
+    rated = set(queues.order_by().values_list("experiment", flat=True))
+    answers = Q(pk__in=[])
+    if judged:
+        conditions = [key for _, keys in judged for key in keys]
+        gradings = Grading.objects.filter(
+            trial=OuterRef("pk"), condition__in=conditions, score__isnull=False
+        ).order_by()
+        by_rubric = gradings.values("condition__rubric").annotate(low=Min("score"), high=Max("score"))
+        compared = Q(run__experiment__in={experiment for experiment, _ in judged})
+        answers |= compared & Q(Exists(by_rubric.filter(low__lt=F("high"))))
+    if rated:
+        ratings = Rating.objects.filter(
+            trial=OuterRef("pk"), rival=None, kind=Rating.Kind.ITEM, value__isnull=False, assignment__excluded_at=None
+        ).order_by()
+        by_queue = ratings.values("assignment__queue", "dimension", "criterion").annotate(
+            low=Min("value"), high=Max("value")
+        )
+        answers |= Q(run__experiment__in=rated) & Q(Exists(by_queue.filter(low__lt=F("high"))))
+    return answers
 
 
 def count_open_disagreements(experiments: Iterable[int]) -> dict[int, int]:
@@ -194,14 +214,7 @@ def count_open_disagreements(experiments: Iterable[int]) -> dict[int, int]:
 
     experiments: primary keys. Experiments without such an answer are left out.
     """
-    keys = list(experiments)
-    raters = GradeCondition.objects.filter(experiment__in=keys, kind__in=("judge", "person"))
-    by_rubric = raters.order_by().values("experiment", "rubric").annotate(n=Count("pk")).filter(n__gt=1)
-    queues = RatingQueue.objects.filter(experiment__in=keys).order_by()
-    compared = {*by_rubric.values_list("experiment", flat=True), *queues.values_list("experiment", flat=True)}
-    if not compared:
-        return {}
     adjudications = Adjudication.objects.filter(trial=OuterRef("pk")).order_by()
-    answers = Trial.objects.filter(filter_disagreements(), ~Exists(adjudications), run__experiment__in=compared)
+    answers = Trial.objects.filter(filter_disagreements(experiments), ~Exists(adjudications))
     counts = answers.order_by().values("run__experiment").annotate(n=Count("pk"))
     return dict(counts.values_list("run__experiment", "n"))
