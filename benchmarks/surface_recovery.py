@@ -16,7 +16,7 @@ from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_cases
 from datasets_app.parametric.spaces import DifficultyPoint, resolve_space
 from datasets_app.parametric.spec import read_space
-from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.responses import Reply, truncate

@@ -9,7 +9,7 @@ from django.apps import AppConfig
 if TYPE_CHECKING:
     from runs_app.grading_interface import GradingInterface, JudgeRecords
     from runs_app.models import Experiment
-    from runs_app.pricing.estimated_costs import CostEstimate
+    from runs_app.pricing.costs import CostEstimate
 
 
 class GradingConfig(AppConfig):

@@ -12,7 +12,7 @@ from django.apps import apps
 
 if TYPE_CHECKING:
     from runs_app.models import Experiment
-    from runs_app.pricing.estimated_costs import CostEstimate
+    from runs_app.pricing.costs import CostEstimate
 
 GRADE = "grading_app.tasks.grade_experiment"  # A task. Its argument is the id of an experiment to grade.
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from evalsite.lib.history import Actor, save_with_history
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.models import LanguageModel
-from runs_app.pricing import litellm_data
+from runs_app.pricing import tokens
 from runs_app.pricing.costs import MILLION
 
 LIST = "model_prices_and_context_window_backup.json"
@@ -70,7 +70,7 @@ def get_source_name() -> str:
 
 def read_list() -> Listed:
     """Return the list by litellm's model names; empty if its file is missing."""
-    folder = litellm_data.find_litellm_folder()
+    folder = tokens.find_litellm_folder()
     try:
         prices: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
     except OSError:

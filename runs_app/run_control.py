@@ -27,7 +27,7 @@ from runs_app.planning.extension import (
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 NEW_ATTEMPTS: dict[str, Any] = {"attempts": 0, "yields": 0, "not_before": None, "completed_at": None}

@@ -12,7 +12,7 @@ from ninja.errors import HttpError, ValidationError
 from evalsite.lib.history import TransitionError
 from evalsite.lib.web.problem_responses import make_problem
 from grading_app.publish.export.file_formats import ExportError
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.planning.work import PlanError
 from runs_app.run_control import LaunchError
 

@@ -33,7 +33,7 @@ from runs_app.forms.fields import (
     state_bounds,
 )
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
+from runs_app.planning.parametric_spaces import NoSpaceRules, read_space_rules
 from runs_app.planning.token_bounds import find_unfillable
 from runs_app.scorers.scoring_rules import get_scorer_name, list_scorer_choices, read_rule
 

@@ -20,7 +20,7 @@ from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 logger = logging.getLogger("evalsite.grading")

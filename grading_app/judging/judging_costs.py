@@ -15,8 +15,7 @@ from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 from runs_app.planning import token_bounds
 from runs_app.planning.cost_estimate import compute_observed_tokens, describe_price, sum_costs
 from runs_app.pricing import costs
-from runs_app.pricing.costs import Basis, Expectation
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import Basis, CostEstimate, Expectation
 
 FILLER = "x"
 BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.

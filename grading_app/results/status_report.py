@@ -21,7 +21,7 @@ from runs_app.models.totals import STATUSES, Totals
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.point_status import report_points
 from runs_app.monitoring.progress import WaveTotals, project_cost, sum_by_wave
-from runs_app.planning.drift import find_drift_warnings, find_served_warnings
+from runs_app.planning.manifests import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
 ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS.items()} | {

@@ -23,7 +23,7 @@ from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import PairedChange, describe_methods, holm
 from runs_app.models import Answer, Experiment, Wave
-from runs_app.planning.drift import ServedModels
+from runs_app.planning.manifests import ServedModels
 
 LEVEL = 0.05
 A, B = 0, 1

@@ -27,7 +27,7 @@ from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
 from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import create_draft, write_study
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.models import Experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"

@@ -17,7 +17,7 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.experiments import ExperimentForm
 from grading_app.judging.grader_specs import create_experiment
-from runs_app.experiment_files import spec_errors, spec_reader
+from runs_app.experiment_files import spec_reader
 from runs_app.forms.draws import redraw_models
 from runs_app.forms.experiments import ExperimentFileForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
@@ -93,7 +93,7 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
         try:
             spec = spec_reader.read_yaml(form.cleaned_data["text"])
             experiment = create_experiment(spec, by=cast(User, request.user))
-        except spec_errors.SpecError as problem:
+        except spec_reader.SpecError as problem:
             form.add_error(None, problem.problems)
         else:
             messages.success(request, f"{experiment} was created as a draft.")

@@ -57,7 +57,7 @@ from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.scorers.scoring_rules import read_rules
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit

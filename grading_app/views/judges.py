@@ -36,7 +36,7 @@ from grading_app.views.library_previews import build_rubric_preview, describe_ve
 from runs_app.llm import judge_prompt, prompts, rubric_checks
 from runs_app.models import Experiment
 from runs_app.planning.work import PlanError
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 from runs_app.views.permissions import get_editable_experiment
 
 

@@ -21,9 +21,14 @@ from runs_app.models import Experiment, Point
 from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.planning.points import read_adaptive_spec
-from runs_app.stopping import rating_coverage
-from runs_app.stopping.coverage import CoverageRange, find_nearest_coverage
-from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
+from runs_app.stopping import coverage
+from runs_app.stopping.coverage import (
+    CoverageRange,
+    RepeatedCoverage,
+    RepeatedDesign,
+    find_coverage,
+    find_nearest_coverage,
+)
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 PER_PAGE = 25
@@ -81,7 +86,7 @@ def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> CoverageRange 
     if not spec.is_rated:
         return find_nearest_coverage(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
-    return rating_coverage.find_nearest_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
+    return coverage.find_mean_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
 
 
 def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, CoverageRange]]:

@@ -25,7 +25,6 @@ from runs_app.prompt_preview import rebuild_turns
 from runs_app.tables.attempts import AttemptTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
-from runs_app.trial_list.same_item import list_other_answers
 from runs_app.trial_list.trial_order import (
     MAX_SORTED,
     TrialOrder,
@@ -35,6 +34,7 @@ from runs_app.trial_list.trial_order import (
     read_order,
     suggest_filters,
 )
+from runs_app.trial_list.trial_pagination import list_other_answers
 from runs_app.views.annotations import build_panel_context
 
 CURSORS = ("after", "before")

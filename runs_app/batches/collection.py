@@ -1,4 +1,4 @@
-"""The end of a batch: its results are collected and recorded as other answers are, or it is cancelled.
+"""Submitted batches: they are polled, then their results are collected and recorded as other answers, or cancelled.
 
 Results are fenced by the batch's key. After a cancellation, answered calls are paid and collected, and the other trials
 are released.
@@ -13,13 +13,20 @@ from decimal import Decimal
 
 from django.db import connection
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from runs_app.batches.batch_file import Sql
 from runs_app.batches.batch_lease import BatchLease, list_held_claims, release_trials, stop_run
-from runs_app.batches.batch_size import MIN_POLL_S, compute_poll_interval_s
-from runs_app.batches.protocol import AmbiguousSubmission, BatchApi, Line, Phase, State, parse_custom_id
-from runs_app.batches.status_poll import get_batch_age_s
-from runs_app.batches.submission import Submission, build_state_columns, refuse_batch, schedule_search
+from runs_app.batches.protocol import (
+    MIN_POLL_S,
+    AmbiguousSubmission,
+    BatchApi,
+    Line,
+    Phase,
+    State,
+    compute_poll_interval_s,
+    parse_custom_id,
+)
+from runs_app.batches.submission import Sql, Submission, build_state_columns, refuse_batch, schedule_search
 from runs_app.engine import outcomes
 from runs_app.engine.database_recovery import record_each
 from runs_app.engine.design_cache import DesignCache
@@ -30,8 +37,53 @@ from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
 from runs_app.models import ProviderBatch
 
+logger = logging.getLogger("evalsite.drain")
+
+
 S = ProviderBatch.Status
+
+
 CANCELLATION_REQUESTED = frozenset({"cancelling", "canceling"})
+
+
+LINES_PER_CHUNK = 200  # Read and written together.
+
+
+CHUNK_BYTES = 32 * 2**20
+
+
+CAPACITY_WAIT_S = 300.0
+
+
+NO_ANSWER = "The batch ended without an answer to this call."
+
+
+UNKNOWN_BATCH = "The provider no longer has this batch."
+
+
+SUMS = """
+SELECT count(*) FILTER (WHERE outcome = 'ok'),
+    count(*) FILTER (WHERE outcome IN ('transient', 'permanent', 'endpoint')),
+    coalesce(sum(cost_usd), 0)
+FROM runs_app_attempt WHERE run_id = %s AND token = %s
+"""
+
+
+async def poll_batch(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:
+    """Move the batch to collection if it has ended at the provider, else schedule the next poll."""
+    state = await api.retrieve(lease.batch.provider_id)
+    await sql(lease.save, **build_state_columns(state))
+    if state.phase == Phase.WORKING:
+        await sql(lease.wait, compute_poll_interval_s(get_batch_age_s(lease)), tries=0, error="")
+        return False
+    await sql(lease.move, S.COLLECTING, f"The provider reports the status {state.status_name}.")
+    return True
+
+
+def get_batch_age_s(lease: BatchLease) -> float:
+    """Return the seconds since the submission. This machine's clock suffices: only the poll interval uses it."""
+    start = lease.batch.submitted_at or lease.batch.created_at
+    return max(0.0, (timezone.now() - start).total_seconds())
 
 
 async def take_cancel_step(lease: BatchLease, api: BatchApi, sql: Sql, submission: Submission) -> bool:
@@ -62,22 +114,6 @@ async def _cancel_unknown(lease: BatchLease, sql: Sql, submission: Submission) -
             return True
     await sql(end_unsubmitted, lease, "It was never submitted.")
     return False
-
-
-logger = logging.getLogger("evalsite.drain")
-
-LINES_PER_CHUNK = 200  # Read and written together.
-CHUNK_BYTES = 32 * 2**20
-CAPACITY_WAIT_S = 300.0
-NO_ANSWER = "The batch ended without an answer to this call."
-UNKNOWN_BATCH = "The provider no longer has this batch."
-
-SUMS = """
-SELECT count(*) FILTER (WHERE outcome = 'ok'),
-    count(*) FILTER (WHERE outcome IN ('transient', 'permanent', 'endpoint')),
-    coalesce(sum(cost_usd), 0)
-FROM runs_app_attempt WHERE run_id = %s AND token = %s
-"""
 
 
 async def collect_results(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from runs_app.llm import parameters
 from runs_app.llm.failures import replace_unstorable
 from runs_app.llm.providers.base import SERVER_PARAMETERS
-from runs_app.pricing.image_tokens import find_image_rule
+from runs_app.pricing.tokens import find_image_rule
 
 SHARED = frozenset({"model", "messages", "stream", "temperature", "top_p", "top_k", "tools", "tool_choice", "thinking"})
 FIELDS: Mapping[str, frozenset[str]] = {

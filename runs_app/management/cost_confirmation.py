@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 from evalsite.lib.ops.commands import OVER_BUDGET, OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.pricing.estimated_costs import CostEstimate, Price
+from runs_app.pricing.costs import CostEstimate, Price
 
 
 def print_estimate(command: OutputCommand, estimate: CostEstimate) -> None:

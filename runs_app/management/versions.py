@@ -17,8 +17,7 @@ from evalsite.lib.ops.commands import (
     resolve_owner,
 )
 from runs_app.experiment_files.row_builder import RowBuilder
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_section
+from runs_app.experiment_files.spec_reader import SpecError, read_section
 from runs_app.experiment_files.spec_types import Strict
 from runs_app.models.designs import Versioned
 from runs_app.planning.spec_io import dump_yaml

@@ -24,7 +24,7 @@ from runs_app.llm.providers import PROVIDERS, SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
 from runs_app.models.priced_resource import PricedResource
-from runs_app.pricing import image_tokens, token_counter, tokens
+from runs_app.pricing import token_counter, tokens
 from runs_app.pricing.costs import Prices
 
 
@@ -422,7 +422,7 @@ class LanguageModel(PricedResource):
         counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
         if not shows_images:
             return counted_by
-        images = image_tokens.find_image_rule(self.model)
+        images = tokens.find_image_rule(self.model)
         return f"{counted_by}; images by {images.description} ({images.read.isoformat()})"
 
     def find_relatives(self, models: Iterable[LanguageModel]) -> list[LanguageModel]:

@@ -13,14 +13,13 @@ from django.db.models.functions import Right
 from runs_app.cache_purge import list_purges
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
-from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
-from runs_app.planning.drift import find_drift_warnings
+from runs_app.planning.manifests import find_drift_warnings
+from runs_app.planning.plan import count_missing, share_pilot
 from runs_app.pricing import costs
-from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
-from runs_app.pricing.estimated_costs import CostEstimate, Price
+from runs_app.pricing.costs import Basis, CostEstimate, Expectation, ObservedTokens, Price
 
 HASH_CHARS = 12  # Characters at the end of a condition's id.
 
@@ -90,7 +89,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
         counts_pilots=pilot is not None and _has_dev_trials(design),
     )
-    sizes = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
+    sizes = [design.trials_per_cell] * len(design.cells) if pilot is None else share_pilot(design, pilot)
     parts = [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, sizes, strict=True)]
     to_do = sum(part.to_do for part in parts)
     # The number of trials to do, by the kind of observations behind their expected cost.
@@ -195,7 +194,7 @@ class _CellEstimator:
     def _count_planned(self, run: Run, n_trials: int) -> int:
         """Return how many of this run's `n_trials` are planned."""
         if self.counts_pilots:
-            return n_trials - pilot_module.count_missing(self.design, run, n_trials)
+            return n_trials - count_missing(self.design, run, n_trials)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
 

@@ -9,7 +9,7 @@ from runs_app.planning.conditions import Facet, get_condition_hash
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.power import DetectableEffect, compute_detectable_effect
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from evalsite.lib.history import Actor, record_changes
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.spec_io import ExperimentBuilder
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 
 VERSIONED_AXES = ("prompts", "samplers", "dimensions")
 DEFAULT_REASON = "The design was extended"

@@ -14,12 +14,12 @@ from django.db import models, transaction
 from datasets_app.models import Dataset
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.experiment_files.specs import PROVIDER_DEFAULT, ExperimentSpec, PromptSpec
 from runs_app.experiment_options import BUDGET, NAMES, OPTIONS, list_options
 from runs_app.grading_interface import grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
+from runs_app.planning.parametric_spaces import NoSpaceRules, read_space_rules
 from runs_app.scorers.scoring_rules import get_scorer_name, read_rule
 
 SETTINGS = tuple(option.name for option in list_options())

@@ -20,7 +20,7 @@ from evalsite.lib.text.hashing import canonical_json, hash_content
 from runs_app.engine import requests as requests_module
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Dimension, LanguageModel, Prompt
-from runs_app.pricing import image_tokens, token_counter, tokens
+from runs_app.pricing import token_counter, tokens
 from runs_app.pricing.tokens import TextRule
 
 CANDIDATES = 3  # The items to render if bytes are counted. Their order by size is not exact to the byte.
@@ -204,7 +204,7 @@ def _get_column(name: str) -> Expression | F | None:
 
 
 def _bound_image_tokens(model: LanguageModel, dataset: Dataset) -> int:
-    rule = image_tokens.find_image_rule(model.model)
+    rule = tokens.find_image_rule(model.model)
     images = dataset.items.active().exclude(image=None)
     sizes = images.order_by().values_list("image__width", "image__height").distinct()
     return max((rule.count_tokens(width, height) for width, height in sizes), default=0)

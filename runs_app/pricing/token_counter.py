@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
-from runs_app.pricing import litellm_data, tokens
+from runs_app.pricing import tokens
 from runs_app.pricing.tokens import Count, TextRule, Texts
 
 TIME_LIMIT_S = 120  # 16 MB of requests take about 4 s.
@@ -74,7 +74,7 @@ def encode_groups(tokenizer: str, groups: Iterable[list[str]]) -> Iterator[list[
 
 
 def _start_process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
-    file = litellm_data.find_tokenizer_file(tokenizer)
+    file = tokens.find_tokenizer_file(tokenizer)
     if file is None:
         raise ValueError("the tokenizer file is missing or changed")
     return subprocess.Popen(
@@ -112,7 +112,7 @@ def _read_count(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
 
 def load_tokenizer(tokenizer: str) -> Count:
     """Return the tokenizer's own count function. Raise CountError if its file is missing or changed."""
-    file = litellm_data.find_tokenizer_file(tokenizer)
+    file = tokens.find_tokenizer_file(tokenizer)
     if file is None:
         raise CountError(f"{tokenizer}: its file is missing or changed")
     if tokenizer == "claude":

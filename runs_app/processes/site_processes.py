@@ -1,7 +1,12 @@
-"""The processes of the site: a web server and a task queue, and the steps before they start."""
+"""The processes of the site: a web server and a task queue, and the steps before they start.
+
+A data folder may have simulated models: `demo` stores their options, and every site of the folder serves them. A
+restored backup holds claims, batch leases, workers and tasks of the processes of its site: `take_over` ends them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -10,11 +15,17 @@ import urllib.request
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
+from django.db.models import F
+from django.utils import timezone
+from django_q.conf import Conf
+from django_q.models import OrmQ
+from django_q.signing import BadSignature, SignedPackage
 
 from evalsite.lib.ops import handover
 from evalsite.lib.ops.connection_pooler import refuse_transaction_pooling
@@ -24,16 +35,31 @@ from evalsite.lib.ops.private_files import explain_unusable, restrict_folder
 from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES
 from evalsite.lib.ops.static_files import collect_static_files
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, StartFailed, Supervisor
+from evalsite.lib.text.number_format import format_count
+from runs_app.engine.leases import sweep_expired
+from runs_app.models import Preflight, ProviderBatch, Worker
 from runs_app.planning.shipped_designs import create_shipped_designs
-from runs_app.processes.simulated_models import build_simulated_models
+from runs_app.simulator import SimulatorConfig
+from runs_app.simulator.config import build_arguments
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
+from runs_app.taskqueue.task_payloads import check_task
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
+
+
 WEB_GRACE_S = 8.0
+
+
 WEB_FIRST_S = 30.0  # Other processes start when the web server answers, or after this time.
+
+
 QUEUE_GRACE_S = 25.0  # A stopping drain, and the gateway, wait 10 s for their calls in flight.
+
+
 MIGRATION_LOCK = 0x65766C73  # The key of an advisory lock.
+
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -229,3 +255,70 @@ def _make_pulse_check(pulse: Pulse) -> PeriodicTask:
             raise
 
     return work
+
+
+def read_database_time() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        time: datetime = cursor.fetchone()[0]
+    return time
+
+
+def store_simulated_models(config: SimulatorConfig) -> None:
+    path = _find_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(build_arguments(config)))
+
+
+def build_simulated_models(may_start: Callable[[], bool]) -> list[Child]:
+    """Return the process of the stored simulated models, or no process if there are none.
+
+    The site works without them. It does not stop if they cannot start, for example because their port is in use.
+    """
+    path = _find_file()
+    if not path.exists():
+        return []
+    command = build_module_command("runs_app.simulator", *json.loads(path.read_text()))
+    return [Child("models", command, directory=ROOT, is_required=False, may_start=may_start)]
+
+
+def _find_file() -> Path:
+    return Path(settings.DATA_DIR) / "demo" / "models.json"
+
+
+def take_over(restored_at: datetime) -> Iterator[str]:
+    """Release what processes of the backed up site held, so that work continues at once. Yield a sentence for each.
+
+    `restored_at` is the database's time before the restore: a worker of this site may have started meanwhile.
+    """
+    workers = Worker.objects.filter(started_at__lt=restored_at, stopped_at=None)
+    ProviderBatch.objects.filter(worker_id__in=workers.values("pk")).update(claim=None, lease_until=None)
+    Preflight.objects.filter(status=Preflight.Status.RUNNING).update(lease_until=restored_at)
+    workers.update(stopped_at=F("seen_at"), trouble="")
+    if released := sum(iter(lambda: sweep_expired(restored_at), 0)):
+        yield (
+            f"{format_count(released)} calls were in flight at the backup. Their claims are released, and they are made"
+            " again."
+        )
+    if removed := _requeue_tasks():
+        yield (
+            f"{format_count(removed)} tasks were signed with another EVALSITE_SECRET_KEY and are removed. The site"
+            " continues its runs without them; start again what else was under way, such as an import or a snapshot."
+        )
+
+
+def _requeue_tasks() -> int:
+    """Return the tasks of the backed up site to the shared queue. Remove tasks that this site would refuse.
+
+    Return the number of removed tasks.
+    """
+    removed = 0
+    for task in OrmQ.objects.all():
+        try:
+            check_task(SignedPackage.loads(task.payload))
+        except (BadSignature, TypeError, ValueError):
+            task.delete()
+            removed += 1
+    OrmQ.objects.filter(key__endswith=".pulse").delete()
+    OrmQ.objects.update(key=Conf.CLUSTER_NAME, lock=timezone.now())
+    return removed

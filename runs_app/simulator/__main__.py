@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from runs_app.simulator.config import ConfigError
-from runs_app.simulator.options import add_options, build_config
+from runs_app.simulator.config import ConfigError, add_options, build_config
 from runs_app.simulator.server import run
 
 

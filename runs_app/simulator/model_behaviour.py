@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runs_app.simulator import judge_behaviour
-from runs_app.simulator.answer_key import AnswerKey, KnownCase
+from runs_app.simulator.known_answers import AnswerKey, KnownCase
 from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.responses import CHARACTERS_PER_TOKEN
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile

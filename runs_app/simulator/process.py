@@ -11,8 +11,7 @@ from typing import Any
 
 from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
-from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.options import build_arguments
+from runs_app.simulator.config import SimulatorConfig, build_arguments
 
 _LISTENING = "listening on "
 

@@ -11,18 +11,26 @@ from typing import Any
 from aiohttp import web
 
 from evalsite.lib.ops.event_loop import run_in_fast_loop
-from runs_app.simulator.answer_key import AnswerKey
-from runs_app.simulator.batch_formats import convert_parameters
-from runs_app.simulator.batches import BatchStore
+from runs_app.simulator.batches import BatchStore, convert_parameters
 from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread_error_rate
-from runs_app.simulator.faults import build_error, choose_fault, draw_latency
+from runs_app.simulator.known_answers import AnswerKey, Recordings
 from runs_app.simulator.model_behaviour import Answerer
-from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_counters import Counters, MinuteWindow, render_counters
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
-from runs_app.simulator.responses import Reply, apply_fault, build_completion, build_reply, truncate
+from runs_app.simulator.responses import (
+    Reply,
+    apply_fault,
+    build_completion,
+    build_error,
+    build_message,
+    build_reply,
+    choose_fault,
+    draw_latency,
+    list_chunks,
+    list_message_events,
+    truncate,
+)
 from runs_app.simulator.skill_profiles import read_profiles
-from runs_app.simulator.streams import build_message, list_chunks, list_message_events
 
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20

@@ -3,7 +3,7 @@
 Indexed fields are run, status, item and error class. Each run is queried separately through its own index, and the
 keys are merged. Therefore a run of a million trials costs no more than a run of a hundred. Other fields (text, rating,
 flags) have no index. They are searched in a window of SEARCHED keys at a time. The page says so if the window ended
-before the page was full.
+before the page was full. Beside a trial, `list_other_answers` lists the other answers to its item.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
+from django.db.models import BigIntegerField, Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Left, Length
 
+from runs_app.condition_labels import load_labels
 from runs_app.models import Run, Trial
 from runs_app.models.trials import REFUSED_CLASS, UNUSABLE
 
@@ -227,3 +228,45 @@ def load_rows(keys: Iterable[int]) -> QuerySet[Trial]:
         )
         .order_by("pk")
     )
+
+
+MAX_SHOWN = 12
+"""Repetitions and other conditions together. The keys `[` and `]` step through all of them."""
+ANSWER_EXCERPT = 100
+
+
+@dataclass(slots=True)
+class OtherAnswer:
+    """Another trial of the item. scores: the label and score of each of its graders."""
+
+    trial: Any
+    condition: str
+    is_repetition: bool
+    scores: list[tuple[str, float]] = field(default_factory=list)
+
+
+def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
+    """Return the nearest other answers to the same item on the same dimension, repetitions first, in three queries."""
+    if trial.subject_id:
+        return []
+    runs = trial.run.experiment.answer_runs.visible_to(user)
+    first = Case(When(run=trial.run_id, then=Value(0)), default=Value(1), output_field=IntegerField())
+    labels = load_labels([trial.run.experiment_id])
+    trials = (
+        Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=trial.item_id)
+        .filter(dimension=trial.dimension_id)
+        .exclude(pk=trial.pk)
+        .annotate(excerpt=Left("answer", ANSWER_EXCERPT))
+        .select_related("run__wave")
+        .defer("answer", "raw_response", "messages", "reasoning", "error", "run__errors")
+        .order_by(first, "run", "sample_idx", "pk")[:MAX_SHOWN]
+    )
+    answers = {
+        other.pk: OtherAnswer(other, labels[other.run.condition_id], other.run_id == trial.run_id) for other in trials
+    }
+    model: Any = Trial._meta.get_field("gradings").related_model
+    scored = model.objects.filter(trial__in=list(answers), score__isnull=False)
+    parts = ("condition__grader", "condition__rubric", "condition__panel")
+    for grading in scored.select_related(*parts).order_by("condition"):
+        answers[grading.trial_id].scores.append((grading.condition.label, grading.score))
+    return list(answers.values())

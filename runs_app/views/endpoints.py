@@ -26,7 +26,7 @@ from runs_app.forms.run_control import RunControlForm
 from runs_app.llm.calls import CallFailure
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
-from runs_app.monitoring.endpoint_load import load_endpoints
+from runs_app.monitoring.health import load_endpoints
 from runs_app.tables.attempts import PreflightTable
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_posted_data

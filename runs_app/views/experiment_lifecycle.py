@@ -17,7 +17,7 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion
-from runs_app.experiment_files import spec_errors
+from runs_app.experiment_files import spec_reader
 from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.run_control import RunControlForm
@@ -35,7 +35,7 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             copy = spec_io.duplicate(experiment, form.cleaned_data["slug"], by=cast(User, request.user))
-        except spec_errors.SpecError as problem:
+        except spec_reader.SpecError as problem:
             form.add_error("slug", problem.problems)
         else:
             messages.success(request, f"{copy} is a draft of the same design.")

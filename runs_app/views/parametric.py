@@ -20,7 +20,7 @@ from evalsite.lib.web.htmx import wants_part
 from runs_app.forms.parametric import SpaceForm, append_task, start_space
 from runs_app.forms.task_text import find_task, replace_task
 from runs_app.forms.task_values import TaskValuesForm
-from runs_app.planning import space_preview
+from runs_app.planning import parametric_spaces
 
 FILE_NAME = "space.yaml"
 MAX_SURVEYED_POINTS = 200  # The preview draws some cases of each, while the user types.
@@ -59,7 +59,7 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
     preview = _build_preview(form if form.is_bound else SpaceForm(form.initial))
     context = {"form": form, "values": values, "preview": preview, "densities": DENSITIES}
     if wants_part(request):
-        return render(request, "runs_app/partials/space_preview.html", context)
+        return render(request, "runs_app/partials/parametric_spaces.html", context)
     fetch_choices(form)
     return render(request, "runs_app/parametric_new.html", context)
 
@@ -118,18 +118,20 @@ def _build_preview(form: SpaceForm) -> dict[str, Any]:
     if not form.is_valid() or form.space is None or form.spec is None:
         return {"problems": [message for messages in form.errors.values() for message in messages]}
     data, space = form.cleaned_data, form.space
-    tasks = space_preview.summarise_tasks(space, data["prompt"])
+    tasks = parametric_spaces.summarise_tasks(space, data["prompt"])
     number = min(data["point"], len(space.points))
     point = space.points[number - 1] if space.points else None
     return {
         "space": space,
         "tasks": tasks,
         "gaps": describe_gaps(space, MAX_SURVEYED_POINTS),
-        "by_density": space_preview.count_by_density(form.spec, precision=data["precision"] or None, seed=data["seed"]),
-        "maps": space_preview.draw_maps(space, data["x"], data["y"]),
-        "costs": space_preview.estimate_costs(tasks, data["models"], data["answer_tokens"]),
+        "by_density": parametric_spaces.count_by_density(
+            form.spec, precision=data["precision"] or None, seed=data["seed"]
+        ),
+        "maps": parametric_spaces.draw_maps(space, data["x"], data["y"]),
+        "costs": parametric_spaces.estimate_costs(tasks, data["models"], data["answer_tokens"]),
         "point": point,
         "number": number,
-        "cases": space_preview.show_cases(point, space.seed, data["prompt"]) if point else [],
+        "cases": parametric_spaces.show_cases(point, space.seed, data["prompt"]) if point else [],
         "extension": compare_with_newest(space, data["slug"]) if data["slug"] else None,
     }

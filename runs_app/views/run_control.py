@@ -23,8 +23,8 @@ from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeF
 from runs_app.models import Experiment, Run
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
+from runs_app.planning.plan import PILOT_TRIALS
 from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_editable_experiment, get_editable_run, get_posted_data
@@ -234,7 +234,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         "form": form,
         "summary": summary,
         "pilot": pilot,
-        "pilot_size": pilot_module.DEFAULT_TRIALS,
+        "pilot_size": PILOT_TRIALS,
         "models": list(prefetch_last_preflights(experiment.language_models.select_related("endpoint"))),
     }
     return render(request, "runs_app/experiment_launch.html", context)

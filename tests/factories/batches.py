@@ -9,8 +9,7 @@ from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
-from runs_app.batches.batch_admission import admit_batches
-from runs_app.batches.batch_worker import BatchWorker
+from runs_app.batches.batch_worker import BatchWorker, admit_batches
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.models import Endpoint, ProviderBatch, Run

@@ -5,7 +5,7 @@ import json
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
-from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.responses import Reply, count_tokens, truncate

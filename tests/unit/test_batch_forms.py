@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.batches import anthropic_batches, openai_batches
-from runs_app.batches.batch_size import MAX_POLL_S, compute_batch_size, compute_poll_interval_s, compute_retry_wait_s
-from runs_app.batches.protocol import Line, Phase, build_custom_id, parse_custom_id
+from runs_app.batches.protocol import (
+    MAX_POLL_S,
+    Line,
+    Phase,
+    build_custom_id,
+    compute_batch_size,
+    compute_poll_interval_s,
+    compute_retry_wait_s,
+    parse_custom_id,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.pricing.image_tokens import UNKNOWN, find_image_rule
+from runs_app.pricing.tokens import UNKNOWN, find_image_rule
 
 sides = st.integers(1, 9000)
 MODELS = [

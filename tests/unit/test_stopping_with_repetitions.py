@@ -4,7 +4,7 @@ import pytest
 
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.wilson import wilson
-from runs_app.stopping.repeated_coverage import RepeatedDesign, find_coverage, simulate
+from runs_app.stopping.coverage import RepeatedDesign, find_coverage, simulate_repeated
 from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 
 EIGHT_BY_SIXTEEN = RepeatedDesign(items=8, maximum=128, per_round=8, target=0.09)
@@ -48,22 +48,20 @@ def test_an_impossible_effective_number_is_refused(effective):
 @pytest.mark.parametrize("correlation", [0, 0.3, 0.6])
 @pytest.mark.parametrize("skill", [0.5, 0.7, 0.9, 0.97])
 def test_intervals_for_8_items_with_16_repetitions_cover_in_93_of_100_points(skill, correlation):
-    covered, _ = simulate(EIGHT_BY_SIXTEEN, skill, correlation, points=1500, seed=3)
+    covered, _ = simulate_repeated(EIGHT_BY_SIXTEEN, skill, correlation, points=1500, seed=3)
     assert covered > 0.93 - 2 * 0.0066  # .0066 is the standard error of a share of .93 of 1,500.
 
 
 def test_counting_each_answer_as_an_item_would_cover_too_rarely(monkeypatch):
-    monkeypatch.setattr(
-        "runs_app.stopping.repeated_coverage.estimate_effective_size", lambda sums, _: sums.n + 0 * sums.right
-    )
-    covered, _ = simulate(EIGHT_BY_SIXTEEN, 0.5, 0.3, points=1500, seed=3)
+    monkeypatch.setattr("runs_app.stopping.coverage.estimate_effective_size", lambda sums, _: sums.n + 0 * sums.right)
+    covered, _ = simulate_repeated(EIGHT_BY_SIXTEEN, 0.5, 0.3, points=1500, seed=3)
     assert covered < 0.7
 
 
 @pytest.mark.slow
 def test_items_without_repetitions_have_the_coverage_of_the_table():
     once = RepeatedDesign(items=2048, maximum=2048, per_round=32, target=0.15)
-    covered, cases = simulate(once, 0.5, 0, points=2000, seed=3)
+    covered, cases = simulate_repeated(once, 0.5, 0, points=2000, seed=3)
     assert covered == pytest.approx(0.930, abs=3 * 0.0057)  # The table of `coverage`, and the error of 2,000 points.
     assert 32 < cases < 64
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runs_app.pricing import litellm_data, token_counter, tokens
+from runs_app.pricing import token_counter, tokens
 from runs_app.pricing.costs import estimate_tokens
 
 words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=60)
@@ -26,7 +26,7 @@ def no_failed_tokenizers(monkeypatch):
 def rule_and_count(request):
     """Return the token rule, and the count function of the tokenizer loaded from its file."""
     rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
-    folder = str(litellm_data.find_tokenizer_file(request.param).parent)
+    folder = str(tokens.find_tokenizer_file(request.param).parent)
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
         return rule, token_counter.load_tokenizer(request.param)
 
@@ -57,19 +57,19 @@ def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rul
 
 
 def test_the_tokenizer_files_have_the_expected_hashes():
-    for name in litellm_data.TOKENIZER_FILES:
-        assert litellm_data.find_tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
+    for name in tokens.TOKENIZER_FILES:
+        assert tokens.find_tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
 
 
 @pytest.mark.parametrize("content", [None, b"another file"])
 def test_without_its_tokenizer_file_a_model_is_counted_by_bytes_and_this_is_reported(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
-    monkeypatch.setattr(litellm_data, "find_tokenizer_file", litellm_data.find_tokenizer_file.__wrapped__)
+    monkeypatch.setattr(tokens, "find_litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(tokens, "find_tokenizer_file", tokens.find_tokenizer_file.__wrapped__)
     if content is not None:
-        folder = tmp_path / litellm_data.TOKENIZERS
+        folder = tmp_path / tokens.TOKENIZERS
         folder.mkdir(parents=True)
-        (folder / litellm_data.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
-        assert hashlib.sha256(content).hexdigest() != litellm_data.TOKENIZER_FILES["o200k_base"][1]
+        (folder / tokens.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
+        assert hashlib.sha256(content).hexdigest() != tokens.TOKENIZER_FILES["o200k_base"][1]
     rule = tokens.find_text_rule("gpt-4o")
     assert rule.tokenizer is None
     assert "missing or changed" in rule.description

@@ -36,8 +36,14 @@ from grading_app.management.demo_data import (
 )
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
-from runs_app.processes.simulated_models import store_simulated_models
-from runs_app.processes.site_processes import AddressError, add_address_options, migrate, open_listener, serve
+from runs_app.processes.site_processes import (
+    AddressError,
+    add_address_options,
+    migrate,
+    open_listener,
+    serve,
+    store_simulated_models,
+)
 from runs_app.simulator import SimulatorProcess, simulator_process
 
 SAMPLES = get_shipped_folder("samples")

@@ -23,8 +23,7 @@ from grading_app.judging.grader_specs import create_experiment
 from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.experiment_options import BudgetPolicy
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate

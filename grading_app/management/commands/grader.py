@@ -12,8 +12,7 @@ from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_
 from grading_app.judging.grader_specs import PanelSpec, build_graders, build_panel, write_grader_spec
 from grading_app.models import Grader, Panel
 from runs_app.experiment_files.row_builder import RowBuilder
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_section
+from runs_app.experiment_files.spec_reader import SpecError, read_section
 from runs_app.experiment_files.specs import GraderSpec
 from runs_app.management.versions import add_create, add_list_and_show, print_history, read_text
 from runs_app.planning.spec_io import dump_yaml

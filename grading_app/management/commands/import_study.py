@@ -18,7 +18,7 @@ from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.upload_reader import is_snapshot
 from grading_app.study_import.writer import create_draft, write_study
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.models import Prompt
 
 

@@ -24,8 +24,7 @@ from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_lea
 from grading_app.results.scope import Scope
 from grading_app.results.scores import Measure, list_graders, list_measures
 from runs_app.models import Attempt, Condition, Experiment, Run
-from runs_app.planning.drift import ANSWERED
-from runs_app.planning.manifests import build_manifest
+from runs_app.planning.manifests import ANSWERED, build_manifest
 
 
 @dataclass(frozen=True, slots=True)

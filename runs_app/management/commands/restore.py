@@ -14,7 +14,7 @@ from evalsite.lib.ops.commands import refuse_file, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from runs_app import run_control
 from runs_app.models import Run
-from runs_app.processes.restored_site import read_database_time, take_over
+from runs_app.processes.site_processes import read_database_time, take_over
 
 
 class Command(BaseCommand):

@@ -5,8 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from runs_app.simulator.config import ConfigError
-from runs_app.simulator.options import add_options, build_config
+from runs_app.simulator.config import ConfigError, add_options, build_config
 from runs_app.simulator.server import run
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from grading_app.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.batches.batch_admission import admit_batches
+from runs_app.batches.batch_worker import admit_batches
 from runs_app.engine.worker import has_work_left
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.processes.worker_process import is_drain_needed

@@ -8,7 +8,7 @@ import pytest
 
 from runs_app import price_list
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.pricing import litellm_data
+from runs_app.pricing import tokens
 from tests.factories import make_endpoint
 from tests.factories.drafts import make_rehearsal_model
 
@@ -38,7 +38,7 @@ LISTED = {
 @pytest.fixture(autouse=True)
 def list_prices(tmp_path, monkeypatch):
     (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
-    monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(tokens, "find_litellm_folder", lambda: tmp_path)
 
 
 def make_priced_model(provider, name, model, **fields):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import DataError, connection, transaction
 
-from runs_app.batches.batch_admission import admit_batches
+from runs_app.batches.batch_worker import admit_batches
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from tests import factories

@@ -7,7 +7,7 @@ from grading_app.consistency_check import find_differences
 from grading_app.parametric.surface_recovery import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point
-from runs_app.planning.space_rules import read_space_rules
+from runs_app.planning.parametric_spaces import read_space_rules
 from runs_app.simulator.responses import count_tokens
 from runs_app.simulator.skill_profiles import parse_profiles
 from tests import factories

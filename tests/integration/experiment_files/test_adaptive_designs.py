@@ -8,8 +8,7 @@ from django.urls import reverse
 from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Endpoint, Experiment, Point, Run
 from runs_app.planning import spec_io
 from runs_app.planning.cost_estimate import estimate

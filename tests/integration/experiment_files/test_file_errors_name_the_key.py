@@ -1,8 +1,7 @@
 import pytest
 
-from runs_app.experiment_files import spec_errors
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.experiment_files import spec_reader
+from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 
 GOOD = """
 experiment: pilot
@@ -111,14 +110,14 @@ def test_an_amount_is_stored_exactly_as_written():
 def test_a_file_beyond_the_limits_is_refused_quickly(monkeypatch):
     """600 kB of keys took half a minute, mostly to find a similar name for each key."""
     compared = []
-    monkeypatch.setattr(spec_errors, "did_you_mean", lambda *key, **how: compared.append(key) or "")
+    monkeypatch.setattr(spec_reader, "did_you_mean", lambda *key, **how: compared.append(key) or "")
     many = "\n".join(f"k{number}: v" for number in range(60_000))
     with pytest.raises(SpecError, match=r"more than 20,000 values are not read; write a file this large as JSON"):
         read_yaml(many)
     with pytest.raises(SpecError) as caught:
         read_yaml("{" + ", ".join(f'"k{number}": 1' for number in range(60_000)) + "}")
-    assert len(caught.value.problems) == spec_errors.MAX_PROBLEMS + 1
+    assert len(caught.value.problems) == spec_reader.MAX_PROBLEMS + 1
     assert caught.value.problems[-1].endswith("more problems")
-    assert len(compared) <= spec_errors.MAX_PROBLEMS
+    assert len(compared) <= spec_reader.MAX_PROBLEMS
     with pytest.raises(SpecError, match="the file has 1,000,001 characters; at most 1,000,000 are read"):
         read_yaml("x" * 1_000_001)

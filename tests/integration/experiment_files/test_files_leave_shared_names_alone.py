@@ -7,8 +7,7 @@ from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.grader_lookup import find_grader
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Rubric
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.plan import plan

@@ -14,14 +14,13 @@ from evalsite.lib.ops.installation import ROOT
 from evalsite.lib.ops.versions import get_commit, get_version
 from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.spec_io import SETTINGS
-from runs_app.pricing.estimated_costs import CostEstimate
+from runs_app.pricing.costs import CostEstimate
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_dimension,

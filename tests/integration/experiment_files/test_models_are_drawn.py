@@ -9,8 +9,7 @@ from django.db import IntegrityError, transaction
 
 from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec, read_yaml
+from runs_app.experiment_files.spec_reader import SpecError, read_spec, read_yaml
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.spec_io import build_spec, duplicate, to_yaml
 from tests.factories import make_endpoint

@@ -6,8 +6,7 @@ from django.urls import reverse
 
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Rubric
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.planning.plan import plan
 from tests.factories import make_model, make_prompt, make_user

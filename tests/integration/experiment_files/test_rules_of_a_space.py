@@ -7,13 +7,12 @@ from django.urls import reverse
 from grading_app.adaptive.decisions import find_rule
 from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
-from runs_app.planning.space_rules import read_space_rules
+from runs_app.planning.parametric_spaces import read_space_rules
 from tests import factories
 from tests.factories.parametric import make_parametric_dataset
 from tests.page_text import page_text

@@ -9,7 +9,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.models import Endpoint, Experiment, Run
-from runs_app.monitoring.endpoint_load import load_endpoints
+from runs_app.monitoring.health import load_endpoints
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories

@@ -9,7 +9,7 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from evalsite.lib.history import StatusChange
 from grading_app.models import RaterAssignment, RatingQueue
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.models import Experiment
 from runs_app.planning.plan import plan
 from runs_app.planning.spec_io import duplicate

@@ -10,7 +10,7 @@ from runs_app import run_control
 from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
-from runs_app.planning.drift import (
+from runs_app.planning.manifests import (
     SAMPLED_ATTEMPTS,
     SAMPLED_POSITIONS,
     ServedModels,

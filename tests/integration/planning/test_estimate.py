@@ -9,7 +9,7 @@ from datasets_app.models import Asset
 from runs_app.models import LanguageModel, Run, Sampler
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
-from runs_app.pricing import image_tokens, tokens
+from runs_app.pricing import tokens
 from tests.factories.drafts import (
     make_draft_dimension,
     make_draft_experiment,
@@ -78,7 +78,7 @@ def test_the_ceiling_includes_the_largest_image():
     experiment = make_draft_experiment(
         dataset=make_questions(["x"], image=large), prompts=[make_question_prompt(messages=turns)]
     )
-    each = compute_ceiling(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.count_tokens(2000, 1000))
+    each = compute_ceiling(["x\n\n[0123456789]"], 100, besides=tokens.UNKNOWN.count_tokens(2000, 1000))
     assert estimate(experiment).ceiling_usd == each
 
 

@@ -13,8 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import DecimalField
 
 from runs_app.bounds import ADAPTIVE, BOUNDS
-from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Run, Sampler
 from tests import factories

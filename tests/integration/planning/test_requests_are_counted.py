@@ -9,7 +9,7 @@ from django.core.cache import cache
 from datasets_app.models import Asset
 from runs_app.planning import token_bounds
 from runs_app.planning.cost_estimate import estimate
-from runs_app.pricing import image_tokens, token_counter, tokens
+from runs_app.pricing import token_counter, tokens
 from tests.factories.drafts import (
     make_draft_dimension,
     make_draft_experiment,
@@ -134,7 +134,7 @@ def test_the_largest_image_is_counted_by_the_image_rule_of_the_model(model):
     in_text = (
         count_tokens(model, "x") if tokens.find_text_rule(model).tokenizer else tokens.estimate_by_bytes([f"x{SALT}"])
     )
-    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.find_image_rule(model).count_tokens(
+    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + tokens.find_image_rule(model).count_tokens(
         2000, 1500
     )
 

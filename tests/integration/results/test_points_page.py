@@ -11,7 +11,7 @@ from grading_app.publish.export.file_formats import export_chunks
 from grading_app.results.status_report import build_status_report
 from runs_app.models import Point
 from runs_app.monitoring.point_status import compute_savings, list_point_lines
-from runs_app.stopping import rating_coverage
+from runs_app.stopping import coverage
 from runs_app.stopping.coverage import COVERAGE
 from tests import factories
 from tests.page_text import page_text
@@ -210,7 +210,7 @@ def test_a_rated_point_shows_its_mean_on_its_scale(rated, open_points):
 
 def test_the_coverage_of_ratings_comes_from_their_own_table(rated, open_points):
     text = " ".join(open_points().content.decode().split())
-    row = rating_coverage.COVERAGE[0.3, 32]
+    row = coverage.MEAN_COVERAGE[0.3, 32]
     assert f"contained the true mean in {100 * min(row):.1f} to {100 * max(row):.1f} % of 20 000 points" in text
     rated.adaptive = {**rated.adaptive, "confidence": 0.9}
     rated.save()

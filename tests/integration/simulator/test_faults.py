@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread_error_rate
-from runs_app.simulator.faults import choose_fault, draw_latency
+from runs_app.simulator.responses import choose_fault, draw_latency
 from tests.integration.simulator.http_client import Client, Response, run_with_simulator
 
 

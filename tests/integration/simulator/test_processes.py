@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig, simulator_process
-from runs_app.simulator.config import NAMED_FAULTS
-from runs_app.simulator.options import add_options, build_arguments, build_config
+from runs_app.simulator.config import NAMED_FAULTS, add_options, build_arguments, build_config
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.config import ConfigError
-from runs_app.simulator.recordings import Recordings
+from runs_app.simulator.known_answers import Haystack, Recordings, TextIndex
 from runs_app.simulator.request_parser import read_chat
-from runs_app.simulator.text_index import Haystack, TextIndex
 from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, make_question, run_with_simulator
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer, PromptScale, find_choices, find_scale
 from runs_app.simulator.request_parser import ChatRequest, read_chat
 from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, make_question

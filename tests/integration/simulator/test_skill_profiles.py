@@ -13,8 +13,8 @@ from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
-from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.config import ConfigError
+from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.responses import Reply, count_tokens, truncate

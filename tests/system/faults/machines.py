@@ -126,7 +126,7 @@ def run_database_on(machine, embedded):
 @contextmanager
 def run_provider_on(machine, config):
     """Run a simulated provider on this machine. Yield its URL and a function that returns its counters."""
-    from runs_app.simulator.options import build_arguments
+    from runs_app.simulator.config import build_arguments
 
     process = subprocess.Popen(
         [*machine.shell, sys.executable, "-m", "runs_app.simulator", *build_arguments(config)],

@@ -8,8 +8,8 @@ import time_machine
 
 from grading_app.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.batches.batch_admission import admit_batches
 from runs_app.batches.batch_lease import take_lease
+from runs_app.batches.batch_worker import admit_batches
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run
 from tests.factories.batches import make_batched_run

@@ -9,7 +9,7 @@ from grading_app.consistency_check import find_differences
 from grading_app.parametric.surface_recovery import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point, Run
-from runs_app.planning.space_rules import read_space_rules
+from runs_app.planning.parametric_spaces import read_space_rules
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from runs_app.simulator.skill_profiles import read_profiles

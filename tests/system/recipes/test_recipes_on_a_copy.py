@@ -154,7 +154,7 @@ OPTION = """    ExperimentOption(
 """
 USE_OPTION = """
 import argparse
-from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
 from grading_app.forms.experiments import ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.options import build_arguments
+from runs_app.simulator.config import SimulatorConfig, build_arguments
 from tests.prepared_database import build_environment
 from tests.system.postgres.conftest import ROOT
 from tests.system.up.conftest import Site, free_port, wait_until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runs_app.stopping import rating_coverage
+from runs_app.stopping import coverage
 from runs_app.stopping.coverage import COVERAGE, GUESSES, MAXIMUM, find_nearest_coverage
 from runs_app.stopping.rules import StoppingRule, expect_cases
 
@@ -31,9 +31,9 @@ def test_every_documented_coverage_of_accuracies_matches_the_simulation():
 
 def test_every_documented_coverage_of_ratings_matches_the_simulation():
     documented = read_documented_coverage(OF_RATINGS)
-    assert set(documented) == set(rating_coverage.COVERAGE)
+    assert set(documented) == set(coverage.MEAN_COVERAGE)
     for (target, size), (least, most, *items) in documented.items():
-        found = rating_coverage.find_nearest_coverage(target, size, rating_coverage.LENGTH)
+        found = coverage.find_mean_coverage(target, size, coverage.LENGTH)
         assert (least, most) == (found.min_percent, found.max_percent)
-        taken = [rating_coverage.simulate(target, size, shape, points=1_000, seed=7)[1] for shape in DOCUMENTED_SHAPES]
+        taken = [coverage.simulate_mean(target, size, shape, points=1_000, seed=7)[1] for shape in DOCUMENTED_SHAPES]
         assert [int(n) for n in items] == pytest.approx(taken, rel=0.03)
