@@ -10,9 +10,13 @@ from django.utils import timezone
 from datasets_app.models import Asset
 from evalsite.lib import permissions
 from grading_app.rating import session
-from runs_app.models import Run, Tick, Worker
+from runs_app.annotations import annotate
+from runs_app.models import Run, TextSet, Tick, Worker
 from tests import factories
+from tests.factories.gradings import make_scale_rubric
+from tests.factories.judges import make_grader, make_starter_rubric
 from tests.factories.queues import make_image, make_queue
+from tests.factories.tokens import make_token
 from tests.shared_rows import shared_rows
 
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
@@ -49,6 +53,11 @@ def people():
 @shared_rows
 def lab(people_of_file):
     return make_lab(people_of_file)
+
+
+@shared_rows
+def url_values(lab_of_file):
+    return build_url_values(lab_of_file)
 
 
 def make_lab(people):
@@ -127,3 +136,49 @@ def nasty_lab(people):
     (trial,) = factories.plan_trials(run, answer=lambda *_: outcome)
     factories.make_attempt(trial, error=NASTY, error_class="x<y")
     return Lab(people, experiment, run, trial, trial, model)
+
+
+def build_url_values(lab):
+    """Return a value for each word in the rows of the access matrix."""
+    return {
+        "slug": lab.experiment.slug,
+        "manifest": lab.experiment.manifests.create(content={}).pk,
+        "snapshot": make_snapshot_row(lab.experiment),
+        "run": lab.run.pk,
+        "trial": lab.trial.pk,
+        "asked": lab.trial.item_id,
+        "annotation": annotate(lab.trial, "note", "Odd.", by=lab.people["owner"])[0].pk,
+        "condition": lab.run.condition_id,
+        "pair": make_pair(lab),
+        "batch": lab.run.batches.create(endpoint_id=lab.model.endpoint_id).pk,
+        "endpoint": lab.model.endpoint_id,
+        "model": lab.model.pk,
+        "dataset": lab.experiment.dataset.slug,
+        "version": lab.experiment.dataset.version,
+        "draft": lab.draft.slug,
+        "one": lab.draft.version,
+        "item": lab.draft.items.first().pk,
+        "image": lab.draft.items.first().image_id,
+        "queue": lab.queue.name,
+        "apitoken": make_token(lab.people["owner"])[0].pk,
+        "prompt": lab.experiment.prompts.get().name,
+        "rubric": make_starter_rubric(name="judged-by", status="draft").name,
+        "judge": make_grader("strict").name,
+        "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
+    }
+
+
+def make_pair(lab):
+    """Return the key of a person's verdict on two answers, without a call."""
+    rubric = make_scale_rubric("better", kind="pairwise")
+    judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
+    first, second = lab.run.trials.order_by("pk")[:2]
+    return judge.preferences.get_or_create(trial_a=first, trial_b=second, winner="a")[0].pk
+
+
+def make_snapshot_row(experiment):
+    """Return the digest of a snapshot with an empty file."""
+    created = experiment.snapshots.create(digest="ab" * 32, counts={"rows": {"trials": 0, "gradings": 0}}, size=1)
+    created.path.parent.mkdir(parents=True, exist_ok=True)
+    created.path.write_bytes(b".")
+    return created.digest

@@ -14,7 +14,8 @@ from tests import factories
 from tests.factories.files import build_upload
 from tests.factories.queues import make_queue
 from tests.factories.studies import make_graded_study, make_rated_study
-from tests.integration.pages.test_access_matrix import MATRIX, PEOPLE, build_url_values, list_served_names
+from tests.integration.pages.conftest import build_url_values
+from tests.integration.pages.test_access_matrix import MATRIX, PEOPLE, list_served_names
 
 READERS = ("owner", "operator", "rater")
 NO_PAGES = {

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from runs_app.annotations import annotate
-from runs_app.models import TextSet
 from tests.factories import make_experiment
-from tests.factories.gradings import make_scale_rubric
-from tests.factories.judges import make_grader, make_starter_rubric
 from tests.factories.tokens import make_bearer, make_token
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
@@ -310,51 +306,6 @@ def list_served_names():
     return sorted(set(iterate_names(get_resolver().url_patterns)))
 
 
-def build_url_values(lab):
-    return {
-        "slug": lab.experiment.slug,
-        "manifest": lab.experiment.manifests.create(content={}).pk,
-        "snapshot": make_snapshot_row(lab.experiment),
-        "run": lab.run.pk,
-        "trial": lab.trial.pk,
-        "asked": lab.trial.item_id,
-        "annotation": annotate(lab.trial, "note", "Odd.", by=lab.people["owner"])[0].pk,
-        "condition": lab.run.condition_id,
-        "pair": make_pair(lab),
-        "batch": lab.run.batches.create(endpoint_id=lab.model.endpoint_id).pk,
-        "endpoint": lab.model.endpoint_id,
-        "model": lab.model.pk,
-        "dataset": lab.experiment.dataset.slug,
-        "version": lab.experiment.dataset.version,
-        "draft": lab.draft.slug,
-        "one": lab.draft.version,
-        "item": lab.draft.items.first().pk,
-        "image": lab.draft.items.first().image_id,
-        "queue": lab.queue.name,
-        "apitoken": make_token(lab.people["owner"])[0].pk,
-        "prompt": lab.experiment.prompts.get().name,
-        "rubric": make_starter_rubric(name="judged-by", status="draft").name,
-        "judge": make_grader("strict").name,
-        "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
-    }
-
-
-def make_pair(lab):
-    """Return the key of a person's verdict on two answers, without a call."""
-    rubric = make_scale_rubric("better", kind="pairwise")
-    judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
-    first, second = lab.run.trials.order_by("pk")[:2]
-    return judge.preferences.get_or_create(trial_a=first, trial_b=second, winner="a")[0].pk
-
-
-def make_snapshot_row(experiment):
-    """Return the digest of a snapshot with an empty file."""
-    created = experiment.snapshots.create(digest="ab" * 32, counts={"rows": {"trials": 0, "gradings": 0}}, size=1)
-    created.path.parent.mkdir(parents=True, exist_ok=True)
-    created.path.write_bytes(b".")
-    return created.digest
-
-
 def test_every_address_has_a_row():
     assert set(list_served_names()) - set(MATRIX) == set(), "a new address needs a row: who may open it?"
 
@@ -365,8 +316,8 @@ def test_every_address_has_a_name():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_served_names())
-def test_each_person_gets_the_status_in_the_row(name, lab, as_):
-    row, url_values = MATRIX[name], build_url_values(lab)
+def test_each_person_gets_the_status_in_the_row(name, url_values, as_):
+    row = MATRIX[name]
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
     more = {} if row.json is None else {"data": row.json, "content_type": "application/json"}
     answers = tuple(getattr(as_(person), row.method)(address, **more).status_code for person in PEOPLE)
@@ -375,8 +326,8 @@ def test_each_person_gets_the_status_in_the_row(name, lab, as_):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MATRIX if name.startswith("api:") or name == "metrics"])
-def test_a_token_gets_what_the_session_of_its_account_gets(name, lab):
-    row, url_values = MATRIX[name], build_url_values(lab)
+def test_a_token_gets_what_the_session_of_its_account_gets(name, lab, url_values):
+    row = MATRIX[name]
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
     more = {} if row.json is None else {"data": row.json, "content_type": "application/json"}
 
@@ -416,7 +367,7 @@ def test_a_token_of_the_experiment_opens_the_gateway_to_those_who_may_edit_it(na
 
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])
-def test_addresses_that_change_data_refuse_get(name, lab, as_):
-    row, url_values = MATRIX[name], build_url_values(lab)
+def test_addresses_that_change_data_refuse_get(name, url_values, as_):
+    row = MATRIX[name]
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
     assert as_("operator").get(address).status_code == 405

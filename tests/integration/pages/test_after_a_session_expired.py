@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib.web.addresses import accepts_get, find_nearest_page
-from tests.integration.pages.test_access_matrix import MATRIX, NO_TOKEN, build_url_values, list_served_names
+from tests.integration.pages.test_access_matrix import MATRIX, NO_TOKEN, list_served_names
 
 SITE = "http://testserver"
 # A program that calls the API without a token gets 401 and no page.
@@ -22,8 +22,8 @@ def sign_in_again(client, person, address):
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, client):
-    row, url_values = MATRIX[name], build_url_values(lab)
+def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, url_values, client):
+    row = MATRIX[name]
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
     assert not is_its_own_nearest_page(address)
     refused_response = client.post(address)
@@ -38,8 +38,8 @@ def is_its_own_nearest_page(address):
 
 
 @pytest.mark.parametrize("name", [name for name in list_served_names() if MATRIX[name].method == "get"])
-def test_signing_in_returns_to_the_requested_page(name, lab):
-    row, url_values = MATRIX[name], build_url_values(lab)
+def test_signing_in_returns_to_the_requested_page(name, url_values):
+    row = MATRIX[name]
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
     assert is_its_own_nearest_page(address)
 

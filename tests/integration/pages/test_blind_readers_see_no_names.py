@@ -27,8 +27,8 @@ from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.factories.queues import make_queue
 from tests.factories.tampering import disable_triggers
-from tests.integration.pages.conftest import Lab, _make_draft
-from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
+from tests.integration.pages.conftest import Lab, _make_draft, build_url_values
+from tests.integration.pages.test_access_matrix import MATRIX, list_served_names
 
 NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
 """Parts of the names of models, their slugs, the endpoint, its address and provider, and the served provider."""

@@ -12,8 +12,14 @@ from runs_app.models import Run
 from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.integration.dataset_pages.conftest import run_task_now
-from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # type: ignore[attr-defined]  # noqa: F401
-from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
+from tests.integration.pages.conftest import (  # type: ignore[attr-defined]
+    build_url_values,
+    lab,  # noqa: F401
+    lab_of_file,  # noqa: F401
+    people,  # noqa: F401
+    people_of_file,  # noqa: F401
+)
+from tests.integration.pages.test_access_matrix import MATRIX, list_served_names
 from tests.system.fuzz.attack import Attack
 
 PRIVATE = "zqprivate"
