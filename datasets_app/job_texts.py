@@ -61,6 +61,26 @@ def describe_snapshot_job(job: BackgroundJob) -> JobTexts:
     )
 
 
+def describe_move(job: BackgroundJob) -> JobTexts:
+    """Return the texts of a job that stores the rows of an experiment in a file, or brings them back."""
+    is_stored = job.kind == "store"
+    doing = "Comparing the rows with the file, and removing them from the database"
+    if not is_stored:
+        doing = "Reading the rows from the file, and comparing them"
+    elif job.step == "writing":
+        doing = f"Writing the rows to a file: {filesizeformat(job.done)} so far"
+    return JobTexts(
+        subject="these rows",
+        purpose="store the rows in a file" if is_stored else "bring the rows back",
+        doing=doing,
+        failed="The rows were not stored" if is_stored else "The rows were not brought back",
+        kept=f"Nothing was changed: the rows are in the {'database' if is_stored else 'file'}.",
+        lost="The worker that moved these rows has stopped.",
+        unit="Rows moved",
+        names_requester=True,
+    )
+
+
 def _describe_step(upload: PendingUpload, job: BackgroundJob) -> str:
     done, is_saving = format_count(job.done), job.step == SAVING
     answers = f": {done} answers so far" if job.done else ""

@@ -16,10 +16,13 @@ from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django_htmx.http import HttpResponseClientRefresh
 
+from datasets_app.job_texts import describe_move
 from evalsite import views
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
+from grading_app.models import StoredRows
 from runs_app.views.permissions import RowsAreStored, may_edit
 
 TZ_COOKIE = "tz"
@@ -161,12 +164,19 @@ class StoredRowsMiddleware:
         if not isinstance(exception, RowsAreStored):
             return None
         experiment = exception.experiment
+        job = StoredRows.find_job(experiment)
         context = {
             "experiment": experiment,
             "editable": may_edit(request, experiment),
             "stored": experiment.stored_rows,
+            "job": job,
+            "job_texts": describe_move(job) if job else None,
         }
-        return render(request, "grading_app/experiment_stored.html", context, status=409)
+        is_waiting = request.htmx.target == "rows-job"  # type: ignore[attr-defined]
+        if is_waiting and not (job and job.is_waited_for):
+            return HttpResponseClientRefresh()
+        # htmx shows no response with an error.
+        return render(request, "grading_app/experiment_stored.html", context, status=200 if is_waiting else 409)
 
 
 class ControlCharactersMiddleware:

@@ -20,15 +20,16 @@ WITH units AS (
         count(*) FILTER (WHERE status = 'running') AS n_running, count(*) FILTER (WHERE status = 'done') AS n_done,
         count(*) FILTER (WHERE status = 'failed') AS n_failed,
         count(*) FILTER (WHERE status = 'cancelled') AS n_cancelled
-    FROM runs_app_trial GROUP BY run_id
+    FROM runs_app_trial {of_runs} GROUP BY run_id
 ), calls AS (
     SELECT run_id, count(*) AS n_attempts, count(*) FILTER (WHERE outcome = 'permanent') AS n_permanent,
         count(*) FILTER (WHERE cost_usd IS NULL) AS n_unpriced, coalesce(sum(cost_usd), 0) AS spent_usd,
         coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens
-    FROM runs_app_attempt GROUP BY run_id
+    FROM runs_app_attempt {of_runs} GROUP BY run_id
 )
 SELECT r.id, {columns} FROM runs_app_run r LEFT JOIN units ON units.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
 WHERE r.experiment_id NOT IN (SELECT experiment_id FROM grading_app_storedrows)
+    AND r.experiment_id = coalesce(%(experiment)s, r.experiment_id)
 """
 RUN_COLUMNS = (
     "n_pending", "n_running", "n_done", "n_failed", "n_cancelled",
@@ -48,6 +49,7 @@ SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a
         WHERE f.experiment_id = e.id), 0)
     + coalesce((SELECT sum(kept_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0)
 FROM runs_app_experiment e WHERE e.id NOT IN (SELECT experiment_id FROM grading_app_storedrows)
+    AND e.id = coalesce(%(experiment)s, e.id)
 """
 
 STORED_RUNS = """SELECT r.id FROM runs_app_run r
@@ -71,8 +73,13 @@ CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
 LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
     AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id AND t.sample_idx * p.n_items + drawn.place <= p.n_planned
 WHERE p.run_id NOT IN ({STORED_RUNS})
+    AND (%(experiment)s::bigint IS NULL
+        OR p.run_id IN (SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s))
 GROUP BY p.id
 """  # noqa: S608 - the name is above
+
+# The runs of one experiment. Their keys pass through an array, so the planner looks them up in an index.
+OF_RUNS = "run_id = ANY (ARRAY(SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s))"
 
 # A full join, because an entry without attempts is a difference, and so are attempts without an entry.
 LEDGER = """
@@ -91,11 +98,11 @@ WITH calls AS (
         count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND truncated) AS truncated,
         count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND refused) AS refused,
         count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND unparsed) AS unparsed
-    FROM runs_app_attempt GROUP BY 1, 2
+    FROM runs_app_attempt {of_runs} GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
 FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry
-    WHERE run_id IS NOT NULL AND run_id NOT IN ({stored_runs}) GROUP BY 1, 2) l
+    WHERE run_id NOT IN ({stored_runs}) {and_of_runs} GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
 # Preflights do not count kinds of unusable answers. No batch and no cached response answers them.
@@ -150,18 +157,28 @@ def find_differences() -> list[Difference]:
         return compare_counters(cursor)
 
 
-def compare_counters(cursor: Any) -> list[Difference]:
-    """Return the differences that this transaction sees."""
-    return [
-        *_compare_rows(cursor, "run", _build_runs_sql(), RUN_COLUMNS),
-        *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
-        *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-        *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER), LEDGER_COLUMNS),
-        *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
-        *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
-        *_list_differences("point", POINT_COUNTERS, recount_decided_points()),
-        *_compare_stored(),
+def compare_counters(cursor: Any, experiment: Experiment | None = None) -> list[Difference]:
+    """Return the differences that this transaction sees.
+
+    experiment: compare only its counters, and read only its rows. None for all, and for those of endpoints and
+    preflights.
+    """
+    key = experiment.pk if experiment else None
+    of_runs = OF_RUNS if experiment else "run_id IS NOT NULL"
+    differences = [
+        *_compare_rows(cursor, "run", _build_runs_sql(of_runs), RUN_COLUMNS, key),
+        *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd"), key),
+        *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER, of_runs), LEDGER_COLUMNS, key),
+        *_compare_rows(cursor, "point", POINTS, ("n_planned",), key),
+        *_list_differences("point", POINT_COUNTERS, recount_decided_points(experiment)),
+        *_compare_stored(experiment),
     ]
+    if experiment is None:
+        differences += [
+            *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
+            *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+        ]
+    return differences
 
 
 def read_counters(experiment: Experiment) -> dict[str, dict[str, str]]:
@@ -180,11 +197,12 @@ def _format_values(row: dict[str, Any]) -> dict[str, str]:
     return {name.removeprefix("sum_"): str(value) for name, value in row.items()}
 
 
-def _compare_stored() -> list[Difference]:
+def _compare_stored(experiment: Experiment | None) -> list[Difference]:
     """Compare the counters of stored experiments with those at the time when their rows moved to a file."""
+    rows = StoredRows.objects.select_related("experiment")
     return [
         Difference(row, name, now.get(row, {}).get(name), counters[name])
-        for stored in StoredRows.objects.select_related("experiment")
+        for stored in (rows.filter(experiment=experiment) if experiment else rows)
         for now in [read_counters(stored.experiment)]
         for row, counters in stored.counters.items()
         for name in counters
@@ -192,25 +210,34 @@ def _compare_stored() -> list[Difference]:
     ]
 
 
-def _build_runs_sql() -> str:
+def _build_runs_sql(of_runs: str) -> str:
     return RUNS.format(
-        columns=", ".join(f"r.{name}, coalesce({_choose_source(name)}.{name}, 0)" for name in RUN_COLUMNS)
+        of_runs=f"WHERE {of_runs}",
+        columns=", ".join(f"r.{name}, coalesce({_choose_source(name)}.{name}, 0)" for name in RUN_COLUMNS),
     )
 
 
-def _build_ledger_sql(template: str) -> str:
+def _build_ledger_sql(template: str, of_runs: str = "") -> str:
     pairs = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
     sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
-    return template.format(columns=", ".join(pairs), sums=", ".join(sums), stored_runs=STORED_RUNS)
+    return template.format(
+        columns=", ".join(pairs),
+        sums=", ".join(sums),
+        stored_runs=STORED_RUNS,
+        of_runs=f"WHERE {of_runs}",
+        and_of_runs=f"AND {of_runs}",
+    )
 
 
 def _choose_source(name: str) -> str:
     return "units" if name in RUN_COLUMNS[:5] else "calls"
 
 
-def _compare_rows(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
+def _compare_rows(
+    cursor: Any, kind: str, sql: str, counters: tuple[str, ...], experiment: int | None = None
+) -> list[Difference]:
     """Compare rows of (id, counted, in rows, counted, in rows, ...), with one pair for each counter."""
-    cursor.execute(sql)
+    cursor.execute(sql, {"experiment": experiment})
     return _list_differences(kind, counters, cursor.fetchall())
 
 

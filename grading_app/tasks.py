@@ -14,6 +14,7 @@ from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_r
 from grading_app.retention import remove_raw_responses
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
+from grading_app.study_import.stored_rows import perform_move
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 
@@ -82,3 +83,12 @@ def apply_retention_rule() -> int:
 def import_uploaded_study(job_key: int) -> str:
     """Perform the job with this key on a study that a user uploaded. Return its final state as text."""
     return run_import(job_key)
+
+
+def move_experiment_rows(job_key: int) -> str:
+    """Perform a job that stores the rows of an experiment or brings them back. Return why it failed, or ""."""
+    job = BackgroundJob.objects.select_related("by").filter(pk=job_key).first()
+    if job is None:
+        return ""
+    with job.perform() as is_mine:
+        return perform_move(job) if is_mine else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evalsite.lib.text.number_format import format_count
@@ -14,14 +14,15 @@ from runs_app.planning.points import read_adaptive_spec
 from runs_app.scorers.scoring_rules import RULES_VERSION
 
 
-def recount_decided_points() -> list[tuple[Any, ...]]:
-    """Return the stored and the recomputed counts of all decided points, in pairs.
+def recount_decided_points(experiment: Experiment | None = None) -> list[tuple[Any, ...]]:
+    """Return the stored and the recomputed counts of all decided points, or of those of one experiment, in pairs.
 
     The pairs follow the key of the point, in the order of `consistency_check.POINT_COUNTERS`. Scored and unread answers
     are one count, because an empty answer that was not graded may be graded later without changing the decision. A
     cancelled point may have been closed without counts.
     """
-    return [row for experiment in _list_experiments() for row in recount_points_of(experiment)]
+    experiments = _list_experiments().filter(pk=experiment.pk) if experiment else _list_experiments()
+    return [row for decided in experiments for row in recount_points_of(decided)]
 
 
 def describe_earlier_rules() -> list[str]:
@@ -46,7 +47,7 @@ def describe_earlier_rule(experiment: Experiment) -> str:
     )
 
 
-def _list_experiments() -> Iterable[Experiment]:
+def _list_experiments() -> Any:
     return (
         Experiment.objects.filter(runs__points__status__in=Point.DECIDED)
         .exclude(status=Experiment.Status.STORED)

@@ -8,6 +8,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
+from datasets_app.models import BackgroundJob
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models import Experiment
 
@@ -68,6 +69,8 @@ class StoredRows(models.Model):
     `headline` is its score in lists.
     """
 
+    STORE, BRING_BACK = "store", "bring back"  # The kinds of its jobs.
+
     experiment = models.OneToOneField(Experiment, on_delete=models.CASCADE, related_name="stored_rows")
     digest = models.CharField(max_length=64)
     size = models.BigIntegerField(help_text="Bytes")
@@ -85,6 +88,19 @@ class StoredRows(models.Model):
     @property
     def path(self) -> Path:
         return self.folder() / f"{self.digest}.zip"
+
+    @staticmethod
+    def get_job_subject(experiment: Experiment) -> str:
+        """Return the subject of the jobs that store rows of this experiment, or bring them back."""
+        return f"rows of experiment {experiment.pk}"
+
+    @classmethod
+    def find_job(cls, experiment: Experiment) -> BackgroundJob | None:
+        """Return the job that pages of the experiment show: it is open, or failed to change the present status."""
+        job: BackgroundJob | None = BackgroundJob.objects.filter(subject=cls.get_job_subject(experiment)).first()
+        if job is None or experiment.is_stored != (job.kind == cls.BRING_BACK):
+            return None
+        return job if job.is_active or job.problem else None
 
     @staticmethod
     def folder() -> Path:

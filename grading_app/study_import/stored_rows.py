@@ -4,7 +4,8 @@ The file is a snapshot with further parts (`site/`). They hold the keys of the r
 rows that a snapshot leaves out. Runs, conditions, counters, costs and the ledger stay in the database.
 
 Each step is safe against a crash. The file is on disk and verified before a transaction deletes the rows; another one
-restores them. Both compare the rows with the checksums of the file, and the counters with the rows.
+restores them. Both compare the rows with the checksums of the file, and the counters with the rows. No step reads rows
+of other experiments. A page requests a job for either way; a command does the work itself.
 """
 
 # ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
@@ -12,12 +13,13 @@ restores them. Both compare the rows with the checksums of the file, and the cou
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -26,6 +28,7 @@ from typing import Any
 from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
+from datasets_app.models import BackgroundJob
 from evalsite.lib.checksummed_zip import SUMS, ArchiveWriter
 from evalsite.lib.history import Actor, TransitionError
 from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
@@ -52,6 +55,7 @@ from grading_app.publish.export.study_rows import (
     StudyTable,
     translate,
 )
+from grading_app.results.cached_aggregates import WORKER_FAILED
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import.arriving_rows import ROWS_OF, copy_lines, execute
 from runs_app.deletion import delete_trials
@@ -75,25 +79,90 @@ WHOLE: dict[type[models.Model], str] = {
 # Item texts stay, but not their link to the call that wrote them.
 LINKS = f"SELECT t.id, t.trial_id FROM runs_app_itemtext t WHERE t.trial_id IN {TRIALS} ORDER BY t.id"
 RATED: tuple[Any, ...] = (RatedAnswer, Rating)  # What people rated stays in the database.
+TASK = "grading_app.tasks.move_experiment_rows"
+TIMEOUT_SECONDS = 3000  # Below the retry time of the queue.
+WRITING, MOVING = "writing", "moving"  # The steps of a job. The second is one transaction.
 
 
 class StorageError(TransitionError):
     """Rows that cannot move to a file, or not come back from it. Nothing was changed."""
 
 
-def store_rows(experiment: Experiment, *, by: Actor, reason: str = "") -> StoredRows:
+@dataclass
+class _Progress:
+    """The progress of a job in bytes. Each row counts when it is compared, and when it is deleted or inserted."""
+
+    job: BackgroundJob | None
+    total: int
+    done: int = 0
+
+    def add(self, size: int) -> None:
+        self.done += size
+        if self.job:
+            self.job.report(min(self.done, self.total), self.total)
+
+
+class _ReportedFile(io.FileIO):
+    """A file that reports its size to a job while it is written."""
+
+    job: BackgroundJob | None = None
+
+    def write(self, data: Any, /) -> int:
+        size = super().write(data)
+        if self.job:
+            self.job.report(self.tell())
+        return size
+
+
+def request_move(experiment: Experiment, kind: str, *, by: Actor, reason: str) -> bool:
+    """Request a job that stores rows or brings them back. Return False if one of this experiment is open already.
+
+    Raise TransitionError if that is impossible.
+    """
+    if kind == StoredRows.STORE:
+        refuse_unready(experiment)
+    parameters = {"experiment": experiment.pk, "reason": reason}
+    subject = StoredRows.get_job_subject(experiment)
+    _, is_new = BackgroundJob.objects.request(
+        subject, kind, task=TASK, timeout_s=TIMEOUT_SECONDS, by=by, parameters=parameters
+    )
+    return is_new
+
+
+def perform_move(job: BackgroundJob) -> str:
+    """Perform a job that this worker holds. Return why it failed, or ""."""
+    problem = WORKER_FAILED
+    try:
+        experiment = Experiment.objects.get(pk=job.parameters["experiment"])
+        # After the commit of a worker that was killed, nothing is left to do.
+        if experiment.is_stored != (job.kind == StoredRows.STORE):
+            move = store_rows if job.kind == StoredRows.STORE else bring_back
+            move(experiment, by=job.by or job.actor, reason=job.parameters["reason"], job=job)
+        problem = ""
+    except Experiment.DoesNotExist:
+        problem = "the experiment was deleted"
+    except TransitionError as error:
+        problem = str(error)
+    finally:
+        job.finish(problem)
+    return problem
+
+
+def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: BackgroundJob | None = None) -> StoredRows:
     """Move the rows of an archived experiment to a file.
 
-    Raise TransitionError, and change nothing, if that is impossible.
+    job: where to report the progress. Raise TransitionError, and change nothing, if that is impossible.
     """
-    _refuse_unready(experiment)
+    refuse_unready(experiment)
+    if job:
+        job.enter(WRITING)
     folder = StoredRows.folder()
     folder.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as out:
+        with _ReportedFile(handle, "wb") as out:
+            out.job = job
             digest, counts = write_archive(experiment, out, reason=reason, by=by, add_parts=_add_site_parts)
-            out.flush()
             os.fsync(out.fileno())
         path = Path(draft).replace(folder / f"{digest}.zip")
     except SnapshotError as error:
@@ -104,14 +173,20 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "") -> Stored
     sums = _verify_file(path, digest)
     headlines = load_headlines([Experiment.objects.with_totals().get(pk=experiment.pk)], experiment.owner)
     headline = headlines.get(experiment.pk)
+    size = _measure_rows(path)
+    progress = _Progress(job, 2 * size)
+    if job:
+        job.enter(MOVING, total=progress.total)
     with transaction.atomic():
         experiment.refuse_while_live()
-        before = _list_differences()
+        before = _list_differences(experiment)
         with StudyRowReader(experiment) as reader:
-            _compare_with_file(experiment, reader, sums)
+            _compare_with_file(experiment, reader, sums, progress)
         with experiment.permit_deletion():
-            for run in experiment.runs.order_by("-condition__stage", "pk"):
+            runs = list(experiment.runs.order_by("-condition__stage", "pk"))
+            for run in runs:
                 delete_trials(run)
+                progress.add(size // len(runs))
             # Verdicts are gone with their trials. Nothing may have been added since the comparison.
             if any(_exists(table, where, experiment) for table, where in _list_conditions()):
                 raise StorageError(f"rows of {experiment} were added meanwhile; try again")
@@ -136,15 +211,20 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "") -> Stored
     return stored
 
 
-def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: BackgroundJob | None = None) -> None:
     """Move the rows of a stored experiment from its file back to the database, with the same keys.
 
-    Raise TransitionError, and change nothing, if the file is missing or was changed. The file stays.
+    job: where to report the progress. Raise TransitionError, and change nothing, if the file is missing or was changed.
+    The file stays.
     """
     stored = StoredRows.objects.filter(experiment=experiment).first()
     if stored is None:
         raise StorageError(f"the rows of {experiment} are in the database already")
     sums = _verify_file(stored.path, stored.digest)
+    size = _measure_rows(stored.path)
+    progress = _Progress(job, 2 * size)
+    if job:
+        job.enter(MOVING, total=progress.total)
     with zipfile.ZipFile(stored.path) as archive, transaction.atomic():
         experiment.refuse_while_live()
         Experiment.objects.transition_one(
@@ -154,7 +234,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
             by=by,
             reason=reason,
         )
-        before = _list_differences()
+        before = _list_differences(experiment)
         stored.delete()
         _drop_temporary_tables()
         for part in (*REFERENCES, *MOVED):
@@ -170,6 +250,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
             for part in MOVED:
                 _load(archive, part.file_name, f"{ROWS_OF}{part.table}", "(line ->> 'id')::bigint AS n")
                 _insert(part)
+                progress.add(size // len(MOVED))
         for model in WHOLE:
             table = model._meta.db_table
             _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
@@ -180,7 +261,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
         execute(f"""UPDATE {table} t SET trial_id = (x.line ->> 'trial_id')::bigint FROM {ROWS_OF}{table} x
             WHERE t.id = (x.line ->> 'id')::bigint AND t.trial_id IS NULL""")
-        _compare_with_file(experiment, StudyRowReader(experiment), sums, with_cache=False)
+        _compare_with_file(experiment, StudyRowReader(experiment), sums, progress, with_cache=False)
         try:
             execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
         except IntegrityError as error:
@@ -193,15 +274,21 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         _refuse_new_differences(experiment, before)
 
 
-def _refuse_unready(experiment: Experiment) -> None:
+def refuse_unready(experiment: Experiment) -> None:
+    """Raise StorageError if the rows of the experiment cannot move to a file now."""
     if experiment.status != Experiment.Status.ARCHIVED:
         raise StorageError(f"{experiment} is {experiment.status}; archive it first")
-    if any(rows.objects.filter(trial__run__experiment=experiment).exists() for rows in RATED):
+    if is_rated(experiment):
         raise StorageError(f"people rated answers of {experiment}; their ratings need the rows in the database")
     recently = timezone.now() - timedelta(hours=LATE_HOURS)
     lost = Attempt.objects.filter(run__experiment=experiment, outcome=Attempt.Outcome.LOST, finished_at__gte=recently)
     if lost.exists():
         raise StorageError(f"a call of {experiment} was lost today, and may still be answered; try again tomorrow")
+
+
+def is_rated(experiment: Experiment) -> bool:
+    """Return whether answers of the experiment were selected for people, or rated by them."""
+    return any(rows.objects.filter(trial__run__experiment=experiment).exists() for rows in RATED)
 
 
 def _add_site_parts(writer: ArchiveWriter, reader: StudyRowReader) -> None:
@@ -239,7 +326,12 @@ def _exists(table: str, where: str, experiment: Experiment) -> bool:
 
 
 def _compare_with_file(
-    experiment: Experiment, reader: StudyRowReader, sums: dict[str, str], *, with_cache: bool = True
+    experiment: Experiment,
+    reader: StudyRowReader,
+    sums: dict[str, str],
+    progress: _Progress,
+    *,
+    with_cache: bool = True,
 ) -> None:
     """Raise StorageError unless the rows equal those in the file.
 
@@ -252,6 +344,7 @@ def _compare_with_file(
         digest = hashlib.sha256()
         for chunk in chunks:
             digest.update(chunk)
+            progress.add(len(chunk))
         if digest.hexdigest() != sums.get(name):
             raise StorageError(f"the rows of {experiment} are not those of the file ({name}); nothing was changed")
 
@@ -267,6 +360,13 @@ def _verify_file(path: Path, digest: str) -> dict[str, str]:
     with zipfile.ZipFile(path) as archive:
         lines = archive.read(SUMS).decode().splitlines()
     return {name: checksum for checksum, name in (line.split("  ", 1) for line in lines)}
+
+
+def _measure_rows(path: Path) -> int:
+    """Return the bytes of the rows that leave or return, without compression."""
+    with zipfile.ZipFile(path) as archive:
+        names = {part.file_name for part in MOVED}
+        return sum(e.file_size for e in archive.infolist() if e.filename in names or e.filename.startswith(SITE))
 
 
 def _sync_folder(folder: Path) -> None:
@@ -307,11 +407,11 @@ def _drop_temporary_tables() -> None:
     execute(f"DROP TABLE IF EXISTS {', '.join(tables)}")
 
 
-def _list_differences() -> set[str]:
+def _list_differences(experiment: Experiment) -> set[str]:
     with connection.cursor() as cursor:
-        return {str(difference) for difference in compare_counters(cursor)}
+        return {str(difference) for difference in compare_counters(cursor, experiment)}
 
 
 def _refuse_new_differences(experiment: Experiment, before: set[str]) -> None:
-    if new := sorted(_list_differences() - before):
+    if new := sorted(_list_differences(experiment) - before):
         raise StorageError(f"the counters of {experiment} would not equal its rows: {'; '.join(new[:3])}")

@@ -5,25 +5,31 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
 
+from datasets_app.job_texts import describe_move
 from datasets_app.models import Dataset
 from datasets_app.tables import HistoryTable
 from datasets_app.views.permissions import redirect_back
 from evalsite.lib.favourites import change_star
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import is_member, members_only, readers_only
+from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.judging.grader_specs import list_judges
+from grading_app.models import StoredRows
 from grading_app.results.headlines import load_headlines
-from grading_app.study_import.stored_rows import bring_back, store_rows
+from grading_app.study_import.stored_rows import is_rated, request_move
 from runs_app.filters import ExperimentFilter
-from runs_app.forms.run_control import AssumptionsForm
+from runs_app.forms.run_control import AssumptionsForm, RunControlForm
 from runs_app.models import Experiment
 from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import describe_rule
@@ -36,7 +42,6 @@ from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import preview_draft
 from runs_app.scorers.scoring_rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
-from runs_app.views.experiment_lifecycle import change_lifecycle
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
 
 EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
@@ -71,6 +76,9 @@ def experiment_star(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
+    job = StoredRows.find_job(experiment) if experiment.is_archived else None
+    if request.htmx.target == "rows-job" and not (job and job.is_waited_for):  # type: ignore[attr-defined]
+        return HttpResponseClientRefresh()
     design = Design.load(experiment)
     totals = Totals.of(experiment.answer_runs)
     judges = {*experiment.graders, *(grader.name for grader in list_judges(experiment).values())}
@@ -95,6 +103,9 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "totals": totals,
         "state": experiment.find_state(totals),
         "editable": may_edit(request, experiment),
+        "job": job,
+        "job_texts": describe_move(job) if job else None,
+        "is_rated": experiment.is_archived and is_rated(experiment),
         "may_design": is_member(request.user),
         "history": HistoryTable(list(experiment.history[:50])),
         "manifests": ManifestTable(list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]), slug),
@@ -177,13 +188,24 @@ def _choose_row(rows: list[Any], key: str | None) -> Any:
 @members_only
 @hides_model_names()
 def experiment_store(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = get_editable_experiment(request, slug)
-    return change_lifecycle(request, experiment, store_rows, "stored in a file")
+    return _request_move(request, get_editable_experiment(request, slug), StoredRows.STORE)
 
 
 @require_POST
 @members_only
 @hides_model_names()
 def experiment_bring_back(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = get_editable_experiment(request, slug, needs_rows=False)
-    return change_lifecycle(request, experiment, bring_back, "in the database again")
+    return _request_move(request, get_editable_experiment(request, slug, needs_rows=False), StoredRows.BRING_BACK)
+
+
+def _request_move(request: HttpRequest, experiment: Experiment, kind: str) -> HttpResponse:
+    """Request a job that moves the rows of the experiment, with the reason of the form. Its page shows the progress."""
+    form = RunControlForm(request.POST, reason_required=True)
+    try:
+        if not form.is_valid():
+            messages.error(request, get_first_error(form))
+        elif not request_move(experiment, kind, by=request.user, reason=form.cleaned_data["reason"]):
+            messages.info(request, "The rows are already being moved, so nothing more was requested.")
+    except TransitionError as problem:
+        messages.error(request, str(problem))
+    return redirect(experiment)

@@ -20,6 +20,7 @@ FUNCTIONS: Final = frozenset(
         "grading_app.tasks.compute_aggregates",
         "grading_app.tasks.grade_experiment",
         "grading_app.tasks.import_uploaded_study",
+        "grading_app.tasks.move_experiment_rows",
         "grading_app.tasks.snapshot_experiment",
         "runs_app.tasks.drain",
         "runs_app.tasks.make_preflight",

@@ -6,8 +6,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.models import PROTECT, ManyToOneRel, Model, Sum
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from datasets_app.models import BackgroundJob
 from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import compare_counters
 from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
@@ -18,6 +20,7 @@ from grading_app.scoring.grading import grade
 from grading_app.study_import import stored_rows
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
+from grading_app.tasks import move_experiment_rows
 from runs_app import deletion
 from runs_app.annotations import annotate
 from runs_app.models import (
@@ -59,6 +62,16 @@ def read_rows():
 def read_ledger():
     sums = LedgerEntry.objects.order_by("run", "at").values("run", "at")
     return list(sums.annotate(paid=Sum("paid_usd"), calls=Sum("attempts"), tokens=Sum("input_tokens")))
+
+
+def perform_job(kind):
+    """Perform the newest job as a worker does, and return it."""
+    job = BackgroundJob.objects.first()
+    assert (job.kind, job.state) == (kind, "queued")
+    assert move_experiment_rows(job.pk) == ""
+    job.refresh_from_db()
+    assert (job.state, job.problem) == ("done", "")
+    return job
 
 
 def make_archived(slug="old"):
@@ -210,7 +223,40 @@ def test_a_row_that_differs_from_the_file_stops_both_ways(archived, monkeypatch)
     assert not Trial.objects.filter(run__experiment=archived).exists()
 
 
-def test_experiments_whose_rows_are_needed_stay(archived):
+def test_the_page_says_why_a_job_failed_and_offers_it_again(archived, client):
+    client.force_login(archived.owner)
+    stored = store_rows(archived, by="test", reason="space")
+    stored.path.rename(stored.path.with_suffix(".away"))
+    address = reverse("experiment_bring_back", args=["old"])
+    client.post(address, {"reason": "a question"})
+    assert "there is no file" in move_experiment_rows(BackgroundJob.objects.get().pk)
+    page = client.get(archived.get_absolute_url())
+    assert "The rows were not brought back:</strong> there is no file" in page.text
+    assert "Nothing was changed: the rows are in the file." in page.text
+    assert address in page.text
+    stored.path.with_suffix(".away").rename(stored.path)
+    client.post(address, {"reason": "a question"})
+    perform_job("bring back")
+    assert "rows-job" not in client.get(archived.get_absolute_url()).text
+
+
+def test_moving_rows_compares_only_the_counters_of_their_experiment(archived):
+    other = Run.objects.filter(experiment__slug="other").first()
+    run = archived.runs.first()
+    Run.objects.filter(pk__in=[other.pk, run.pk]).update(n_done=99)
+    with connection.cursor() as cursor:
+        of_one = {difference.row for difference in compare_counters(cursor, archived) if difference.counted == 99}
+        of_all = {difference.row for difference in compare_counters(cursor) if difference.counted == 99}
+    assert (of_one, of_all) == ({f"run {run.pk}"}, {f"run {run.pk}", f"run {other.pk}"})
+    Run.objects.filter(pk=run.pk).update(n_done=3)
+    with CaptureQueriesContext(connection) as queries:
+        store_rows(archived, by="test", reason="space")
+        bring_back(archived, by="test", reason="a question")
+    whole = [query["sql"] for query in queries if "FROM runs_app_attempt GROUP BY" in query["sql"]]
+    assert whole == []
+
+
+def test_experiments_whose_rows_are_needed_stay(archived, client):
     active = factories.make_experiment("active")
     with pytest.raises(TransitionError, match="archive it first"):
         store_rows(active, by="test")
@@ -224,6 +270,13 @@ def test_experiments_whose_rows_are_needed_stay(archived):
     rated.refresh_from_db()
     with pytest.raises(TransitionError, match="people rated answers"):
         store_rows(rated, by="test")
+    client.force_login(rated.owner)
+    page = client.get(rated.get_absolute_url()).text
+    assert "People rated answers of this experiment." in page
+    assert reverse("experiment_store", args=["rated"]) not in page
+    answer = client.post(reverse("experiment_store", args=["rated"]), {"reason": "space"}, follow=True)
+    assert "people rated answers of rated" in answer.text
+    assert not BackgroundJob.objects.exists()
 
 
 def test_a_stored_experiment_can_be_deleted_but_not_its_runs(archived):
@@ -260,7 +313,16 @@ def test_pages_of_a_stored_experiment_say_so_and_bring_it_back(archived, client)
     ]
     addresses += [archived.runs.first().get_absolute_url(), f"{reverse('compare')}?experiment=old&experiment=other"]
     data = {"reason": "space"}
-    assert "stored in a file" in client.post(reverse("experiment_store", args=["old"]), data, follow=True).text
+    page = client.post(reverse("experiment_store", args=["old"]), data, follow=True)
+    assert "Waiting for a worker</strong> to store the rows in a file." in page.text
+    assert "owner requested it" in page.text
+    assert reverse("experiment_store", args=["old"]) not in page.text
+    again = client.post(reverse("experiment_store", args=["old"]), data, follow=True)
+    assert "already being moved" in again.text
+    poll = {"HX-Request": "true", "HX-Target": "rows-job"}
+    assert "HX-Refresh" not in client.get(addresses[0], headers=poll)
+    assert perform_job("store").total > 0
+    assert client.get(addresses[0], headers=poll)["HX-Refresh"] == "true"
     for address in addresses:
         page = client.get(address)
         assert page.status_code == 409, address
@@ -275,4 +337,9 @@ def test_pages_of_a_stored_experiment_say_so_and_bring_it_back(archived, client)
     assert "Bring back" not in client.get(addresses[0]).text
     client.force_login(archived.owner)
     client.post(reverse("experiment_bring_back", args=["old"]), data)
+    waiting = client.get(addresses[0], headers=poll)
+    assert (waiting.status_code, "HX-Refresh" in waiting) == (200, False), "htmx shows no response with an error"
+    assert "to bring the rows back." in waiting.text
+    assert perform_job("bring back").total > 0
+    assert client.get(addresses[0], headers=poll)["HX-Refresh"] == "true"
     assert [client.get(address).status_code for address in addresses] == [200] * len(addresses)

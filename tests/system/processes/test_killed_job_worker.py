@@ -12,13 +12,15 @@ from django.utils.module_loading import import_string
 from datasets_app.models import BackgroundJob
 from datasets_app.models.background_jobs import WORKER_STOPPED
 from datasets_app.pending_uploads import stage_upload
-from grading_app.models import Snapshot
+from grading_app.models import Snapshot, StoredRows
 from grading_app.study_import.import_jobs import CHECK
 from grading_app.study_import.import_jobs import TASK as STUDY_TASK
+from grading_app.study_import.stored_rows import request_move, store_rows
 from grading_app.views.files import SNAPSHOT_TASK
 from runs_app.forms.parametric import SAMPLE
 from runs_app.tasks import maintain
 from tests import factories
+from tests.integration.export.test_stored_experiments import make_archived
 from tests.system.processes.workers import ROOT, get_data_dir, get_database_url, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -81,12 +83,24 @@ def request_snapshot():
     )
 
 
+def request_storing():
+    request_move(make_archived(), StoredRows.STORE, by="a test", reason="space")
+
+
+def request_bringing_back():
+    experiment = make_archived()
+    store_rows(experiment, by="a test", reason="space")
+    request_move(experiment, StoredRows.BRING_BACK, by="a test", reason="a question")
+
+
 JOBS = [
     pytest.param(request_columns, "datasets_app.upload_jobs.read_table_columns", id="columns"),
     pytest.param(request_import, "datasets_app.upload_jobs.save_reading", id="import"),
     pytest.param(request_space, "datasets_app.upload_jobs.create_parametric_dataset", id="space"),
     pytest.param(request_study, "grading_app.study_import.import_jobs.read_study_upload", id="study"),
     pytest.param(request_snapshot, "grading_app.tasks.make_snapshot", id="snapshot"),
+    pytest.param(request_storing, "grading_app.study_import.stored_rows.delete_trials", id="store"),
+    pytest.param(request_bringing_back, "grading_app.study_import.stored_rows._insert", id="bring-back"),
 ]
 
 
