@@ -22,15 +22,15 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.api import reach
 from evalsite.api.calls_in_thread import answer_in_thread
 from evalsite.api.kept_values import KeptValues
+from evalsite.api.model_routes import Route, find_route, list_models
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.problem_responses import build_gateway_error, make_gateway_error
 from runs_app.engine.admission import Claim
 from runs_app.engine.database_recovery import OUTAGES
 from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, find_cached_call
 from runs_app.engine.external_queue import ExternalQueue
-from runs_app.engine.requests import build_target
 from runs_app.engine.response_cache import build_cached_reply
-from runs_app.llm.calls import CallFailure, CallRequest
+from runs_app.llm.calls import CallFailure
 from runs_app.llm.external_requests import (
     RequestRefused,
     check_request,
@@ -40,15 +40,12 @@ from runs_app.llm.external_requests import (
     find_session,
 )
 from runs_app.llm.forwarded_exchange import EVENT_STREAM, ForwardedExchange, read_forwarded
-from runs_app.llm.gateway import resolve_access
 from runs_app.llm.providers import PROVIDERS
-from runs_app.models import ApiToken, Experiment, ExternalCall, LanguageModel, Run
-from runs_app.planning.work import get_or_create_external_run
+from runs_app.models import ApiToken, Experiment, ExternalCall
 
 logger = logging.getLogger("evalsite.gateway")
 
 OPENAI, ANTHROPIC = ExternalCall.Form.OPENAI, ExternalCall.Form.ANTHROPIC
-PATHS: dict[str, str] = {OPENAI: "/chat/completions", ANTHROPIC: "/v1/messages"}
 MAX_WAIT_S = 20.0  # How long a call waits for a slot, a rate or the end of other calls before it is refused.
 PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "request-id")
 CACHE_HEADER, SESSION_HEADER = "evalsite-cache", "evalsite-session"
@@ -96,7 +93,7 @@ class Refused(Exception):
 def gateway_models(request: HttpRequest, slug: str) -> HttpResponse:
     """List the models of the experiment that programs may call."""
     try:
-        models = _list_models(_get_access(request, slug).experiment)
+        models = list_models(_get_access(request, slug).experiment)
     except Refused as refusal:
         return _refuse(request, refusal)
     rows = [
@@ -154,10 +151,10 @@ async def answer_call(
 ) -> ProgramReply:
     """Make the call that a program asks for, and return the reply: whole, or as it arrives.
 
-    The names of `headers` are in lower case.
+    `headers` are read by names in lower case.
     """
     try:
-        call, payload = await _read_call(queue, access, form, headers, body)
+        route, call, payload = await _read_call(queue, access, form, headers, body)
         if headers.get(CACHE_HEADER, "").lower() == "reuse":
             while (trial := await queue.read(find_cached_call, call.cache_key)) is None:
                 if (equal := queue.in_flight.get(call.cache_key)) is None:
@@ -170,7 +167,7 @@ async def answer_call(
                 queue.record(EndedCall(claim, reply, build_cached_reply(trial), from_cache=True).build_result())
                 kind = EVENT_STREAM if payload.get("stream") else JSON
                 return ProgramReply(200, {"Content-Type": kind, CACHE_HEADER: "reused"}, reply)
-        return await _forward(queue, call, payload)
+        return await _forward(queue, route, call, payload)
     except Refused as refusal:
         return refusal.build_reply(form)
     except OUTAGES:
@@ -178,30 +175,30 @@ async def answer_call(
         return Refused(503, "The site's database does not answer. Try again later.", "api_error", 5).build_reply(form)
 
 
-def _list_models(experiment: Experiment) -> list[LanguageModel]:
-    models = experiment.language_models.filter(is_active=True, endpoint__is_active=True)
-    return list(models.select_related("endpoint").order_by("name"))
+# A process keeps the routes for some seconds, because reading their rows takes as long as the rest of a call. Pauses,
+# limits and the budget are read at each call. A changed price, address or key applies after this time.
+_kept_routes: KeptValues[Route | None] = KeptValues(lambda route: route is not None and not route.problem)
 
 
 async def _read_call(
     queue: ExternalQueue, access: Access, form: str, headers: Mapping[str, str], body: bytes
-) -> tuple[ExternalRequest, dict[str, Any]]:
-    """Return the call with its bounds, and the request's content. Raise Refused if it cannot be passed on."""
+) -> tuple[Route, ExternalRequest, dict[str, Any]]:
+    """Return the route, the call with its bounds, and the request's content. Raise Refused if it is not passed on."""
     experiment = access.experiment
     try:
         content = json.loads(body, parse_constant=_refuse_constant)
         name = content.get("model") if isinstance(content, dict) else None
-        run = None
+        route = None
         if isinstance(name, str):
             key = experiment.pk, name
-            run = await _kept_runs.get(queue, key, lambda: queue.read(_find_run, experiment, name))
-            if run is None:
+            route = await _kept_routes.get(queue, key, lambda: queue.read(find_route, experiment, name))
+            if route is None:
                 raise Refused(404, f"The experiment {experiment} has no model {clean(name[:80])!r}.", "model_not_found")
-        has_price = run is not None and run.condition.model.cache_write_price is not None
+        has_price = route is not None and route.model.cache_write_price is not None
         payload = check_request(content, form, has_budget=experiment.max_usd is not None, has_write_price=has_price)
-        if run is None:
+        if route is None:
             raise RequestRefused("model: name a model of the experiment")
-        return _build_call(access, run, form, headers, payload), payload
+        return route, _build_call(access, route, form, headers, payload), payload
     except (RequestRefused, ValueError, RecursionError) as problem:
         text = str(problem) if isinstance(problem, RequestRefused) else "the body must be JSON in UTF-8, not too deep"
         raise Refused(400, text, "invalid_request_error") from None
@@ -213,20 +210,18 @@ def _refuse_constant(name: str) -> None:
 
 
 def _build_call(
-    access: Access, run: Run, form: str, headers: Mapping[str, str], payload: dict[str, Any]
+    access: Access, route: Route, form: str, headers: Mapping[str, str], payload: dict[str, Any]
 ) -> ExternalRequest:
     """Return the call with its bounds. Raise RequestRefused if its model has another API, or it has no bound."""
-    model, experiment = run.condition.model, access.experiment
-    provider = PROVIDERS[model.endpoint.provider]
-    speaks = OPENAI if provider.speaks_openai else provider.name
-    if speaks != form:
-        how = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}.get(speaks)
+    model, experiment = route.model, access.experiment
+    if route.form != form:
+        how = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}.get(route.form)
         advice = f"call {how}" if how else "connect its server as an endpoint with OpenAI's API"
         raise RequestRefused(f"The endpoint of {model} has another API; {advice}.")
     n_input, n_output = compute_bounds(payload, model.model, model.max_output_tokens)
-    identity = [experiment.pk, form, provider.name, model.model, {**payload, "model": "", "user": ""}]
+    identity = [experiment.pk, form, route.request.provider, model.model, {**payload, "model": "", "user": ""}]
     call = ExternalRequest(
-        run=run,
+        run=route.run,
         form=form,
         session=find_session(payload, headers.get(SESSION_HEADER, "")),
         token_id=access.token_id,
@@ -243,22 +238,11 @@ def _build_call(
     return call
 
 
-_kept_runs: KeptValues[Run | None] = KeptValues(lambda run: run is not None)
-
-
-def _find_run(experiment: Experiment, name: str) -> Run | None:
-    """Return the run of the experiment's model with this name or provider's ID, with its design, or None.
-
-    A process keeps it for some seconds, because reading these rows takes as long as the rest of a call. Pauses, limits
-    and the budget are read at each call; a changed price or address applies after this time.
-    """
-    model = next((one for one in _list_models(experiment) if name in (one.name, one.model)), None)
-    return None if model is None else get_or_create_external_run(experiment, model)
-
-
-async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[str, Any]) -> ProgramReply:
+async def _forward(queue: ExternalQueue, route: Route, call: ExternalRequest, payload: dict[str, Any]) -> ProgramReply:
     """Make the call. It goes on to its end and is recorded, also when its program leaves: the provider bills it."""
-    exchange, url, headers, body = _prepare(call, payload)
+    if route.problem:
+        raise Refused(502, f"The endpoint of {route.model} cannot be called: {route.problem}", "bad_gateway")
+    exchange, body = ForwardedExchange(route.request, route.key), _build_body(route, call, payload)
     ended = queue.in_flight[call.cache_key] = asyncio.get_running_loop().create_future()
 
     def end() -> None:
@@ -274,7 +258,7 @@ async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[st
 
     async def make() -> CallFailure | None:
         try:
-            await exchange.make(url, body, headers)
+            await exchange.make(route.url, body, dict(route.headers))
             try:
                 reply = read_forwarded(exchange, call.form)
             except CallFailure as failure:
@@ -300,37 +284,18 @@ async def _forward(queue: ExternalQueue, call: ExternalRequest, payload: dict[st
     return ProgramReply(200, {"Content-Type": EVENT_STREAM, "Content-Encoding": "identity"}, pieces=list_pieces())
 
 
-def _prepare(call: ExternalRequest, payload: dict[str, Any]) -> tuple[ForwardedExchange, str, dict[str, str], bytes]:
-    """Return the exchange with its address, headers and body. Raise Refused if the endpoint cannot be called."""
-    model, experiment = call.run.condition.model, call.run.experiment
-    target = build_target(model, experiment.request_timeout_s)
-    call_request = CallRequest(
-        provider=target.provider,
-        model=target.model,
-        base_url=target.base_url,
-        key_env=target.key_env,
-        messages=[],
-        timeout_s=target.timeout_s,
-        is_free=target.is_free,
-        prices=target.prices,
-        max_output_tokens=target.max_output_tokens,
-        allowed_host=target.allowed_host,
-    )
-    try:
-        url, key = resolve_access(call_request)
-    except CallFailure as failure:
-        raise Refused(502, f"The endpoint of {model} cannot be called: {failure.message}", "bad_gateway") from None
-    sent = {**payload, "model": model.model}
+def _build_body(route: Route, call: ExternalRequest, payload: dict[str, Any]) -> bytes:
+    """Return the body for the provider."""
+    sent = {**payload, "model": route.model.model}
     if call.form == OPENAI and payload.get("stream"):
         sent["stream_options"] = {**(payload.get("stream_options") or {}), "include_usage": True}
     elif call.form == OPENAI:
         sent.pop("stream_options", None)
     limit = call.output_tokens
     if not any(name in sent for name in ("max_tokens", "max_completion_tokens")) and limit is not None:
-        needs = PROVIDERS[target.provider].needs_output_limit
+        needs = PROVIDERS[route.request.provider].needs_output_limit
         sent |= {"max_tokens": limit} if needs else {}
-    headers = {"Content-Type": "application/json", **PROVIDERS[target.provider].models_headers(key)}
-    return ForwardedExchange(call_request, key), url + PATHS[call.form], headers, json.dumps(sent).encode()
+    return json.dumps(sent).encode()
 
 
 async def _admit(queue: ExternalQueue, call: ExternalRequest) -> Claim:

@@ -47,7 +47,8 @@ from runs_app.models import Worker
 logger = logging.getLogger("evalsite.gateway")
 
 MAX_GROUP = 64
-RECORD_AFTER_S = 0.01  # So that a program's next call finds no lock, and replies share a transaction.
+RECORD_AFTER_S = 0.025  # So that a program's next call finds no lock, and replies share a transaction.
+PREPARE_AFTER_S = 0.01  # If few prepared calls are left.
 START_AFTER_S = 0.2  # The start of a short call shares the transaction of its reply.
 OUTAGE_WAIT_S = 1.0
 
@@ -93,7 +94,7 @@ class ExternalQueue:
         if self.prepared is None or call.from_cache:
             return await self._admit(call)
         claim = self._start_prepared(call)
-        self._write_in(self.record_after_s if self.prepared.is_short(call.run.pk) else START_AFTER_S)
+        self._write_in(PREPARE_AFTER_S if self.prepared.is_short(call.run.pk) else START_AFTER_S)
         if claim is None:
             claim = await self._admit(call)
         self.prepared.begin(claim)

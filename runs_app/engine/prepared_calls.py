@@ -107,10 +107,13 @@ def store_starts(starts: Sequence[StartedCall]) -> None:
 class Stock:
     """The prepared calls of one run, and what is known of its calls. Times are those of `time.monotonic`.
 
-    `sample` is a call of the run whose bounds are the largest so far. Tokens are the keys of access tokens.
+    `sample` is the latest call of the run; `input_tokens` and `output_tokens` are the largest bounds so far. Tokens are
+    the keys of access tokens.
     """
 
     sample: ExternalRequest
+    input_tokens: int = 0
+    output_tokens: int | None = 0
     claims: deque[tuple[float, Claim]] = field(default_factory=deque)
     tokens: dict[int, float] = field(default_factory=dict)
     usable: set[int] = field(default_factory=set)
@@ -126,12 +129,10 @@ class Stock:
 
     def note_call(self, call: ExternalRequest, now: float) -> None:
         self.used_at = self.tokens[call.token_id] = now
-        outputs = call.output_tokens, self.sample.output_tokens
-        self.sample = replace(
-            call,
-            input_tokens=max(call.input_tokens, self.sample.input_tokens),
-            output_tokens=None if None in outputs else max(n for n in outputs if n is not None),
-        )
+        self.sample = call
+        self.input_tokens = max(call.input_tokens, self.input_tokens)
+        known = self.output_tokens is not None and call.output_tokens is not None
+        self.output_tokens = max(call.output_tokens or 0, self.output_tokens or 0) if known else None
 
     def list_requests(self, now: float) -> list[ExternalRequest]:
         """Return the calls to prepare. They have room for a conversation that grows."""
@@ -139,7 +140,8 @@ class Stock:
             return []
         request = replace(
             self.sample,
-            input_tokens=2 * self.sample.input_tokens,
+            input_tokens=2 * self.input_tokens,
+            output_tokens=self.output_tokens,
             session="",
             messages=[],
             parameters={},

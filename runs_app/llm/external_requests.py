@@ -87,7 +87,8 @@ def compute_bounds(payload: Mapping[str, Any], model: str, model_limit: int | No
     The output has no bound, None, if neither the request nor the model limits it.
     """
     n_images = sum(part.get("type") in ("image_url", "image") for part in _iterate_parts(payload))
-    text = json.dumps(_without_images(dict(payload)), ensure_ascii=False, separators=(",", ":"))
+    counted = _without_images(dict(payload)) if n_images else payload
+    text = json.dumps(counted, ensure_ascii=False, separators=(",", ":"))
     n_input = len(text.encode("utf-8", "surrogatepass")) + REPLY_TOKENS + n_images * _find_most_image_tokens(model)
     n_output = parameters.compute_output_ceiling(payload, model_limit)
     if n_output is not None and n_output > MAX_OUTPUT_TOKENS:

@@ -199,10 +199,12 @@ def limits_output(parameters: Mapping[str, Any]) -> bool:
 def _get_nested(parameters: Mapping[str, Any], path: Sequence[str]) -> Any:
     value: Any = parameters
     for name in path:
+        if value is None:  # The usual case. To ask for an abstract class takes longer.
+            return None
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def _round_up_positive(value: Any) -> int:
     """Return the value rounded up, or zero if it is not a positive number."""
-    return math.ceil(value) if _is_number(value) and value > 0 else 0
+    return math.ceil(value) if value is not None and _is_number(value) and value > 0 else 0

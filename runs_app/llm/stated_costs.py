@@ -57,7 +57,9 @@ def _parse_number(value: Any) -> Decimal | None:
     if isinstance(value, str):
         return Decimal(value) if len(value) <= LONGEST_NUMBER and _DECIMAL.fullmatch(value) else None
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
-    return Decimal(str(value)) if is_number else None
+    if not is_number:
+        return None
+    return value if isinstance(value, Decimal) else Decimal(str(value))
 
 
 def parse_token_count(value: Any) -> int | None:

@@ -251,6 +251,16 @@ def test_an_address_that_is_not_allowed_is_not_called(program, agents):
     assert check_counters(agents) == (0, 0)
 
 
+def test_a_key_that_was_missing_counts_with_the_next_call(program, monkeypatch):
+    monkeypatch.setattr("evalsite.api.kept_values.KEPT_S", 60)
+    monkeypatch.delenv("EVALSITE_KEY_TESTS")
+    refused = ask(program)
+    assert refused.status_code == 502
+    assert "EVALSITE_KEY_TESTS is not set" in refused.json()["error"]["message"]
+    monkeypatch.setenv("EVALSITE_KEY_TESTS", "sk-the-labs-own-key")
+    assert ask(program).status_code == 200
+
+
 def test_only_a_token_of_this_experiment_with_run_may_call(program, agents, team, client):
     other = factories.make_experiment("other", owner=team.owner)
     for fields in ({"scope": "read", "experiment": agents}, {"scope": "admin"}):
