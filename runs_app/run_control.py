@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from evalsite.lib.history import Actor
+from evalsite.lib.text.number_format import format_count
 from runs_app.engine.adaptive_rounds import reopen_points
 from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
@@ -221,11 +222,22 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
                     Run.objects.filter(pk=counter_keys.run_id),
                     sources=[Run.Status.DONE, Run.Status.STOPPED],
                     by=by,
-                    reason=reason or f"retry of {n} failed ({error_class or 'all classes'})",
+                    reason=reason or f"retry of failed trials ({error_class or 'all classes'})",
                 )
             total += n
     enqueue_drains()
     return total
+
+
+def describe_retry(runs: RunQuerySet, n: int) -> str:
+    """Return what a retry of `n` trials does, without a period.
+
+    While a preregistered plan runs, the number would tell how the calls of one run ended, so it is left out.
+    """
+    concerned = list(runs.select_related("experiment")[:2])
+    if len(concerned) == 1 and concerned[0].experiment.runs_a_plan:
+        return "Failed trials will be retried"
+    return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be retried"
 
 
 def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:

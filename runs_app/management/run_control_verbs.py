@@ -8,7 +8,6 @@ from django.core.exceptions import ValidationError
 from django.forms import model_to_dict
 
 from evalsite.lib.ops.commands import VerbCommand, add_list_option, add_reason, refuse_input, resolve_actor
-from evalsite.lib.text.number_format import format_count
 from runs_app import run_control
 from runs_app.forms.launched_experiment import CHANGEABLE, LaunchedExperimentForm
 from runs_app.management.condition_options import add_condition_option
@@ -102,10 +101,9 @@ class RunControlVerbs(VerbCommand):
     def do_retry(
         self, name: str, error_class: str | None, reason: str, user: str, condition: list[str], **options: Any
     ) -> None:
-        n = run_control.retry_failed(
-            select_runs(name, condition), error_class=error_class, by=resolve_actor(user), reason=reason
-        )
-        self.write(f"{format_count(n)} failed trials will be retried")
+        runs = select_runs(name, condition)
+        n = run_control.retry_failed(runs, error_class=error_class, by=resolve_actor(user), reason=reason)
+        self.write(run_control.describe_retry(runs, n))
         self._explain_imported(name)
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:

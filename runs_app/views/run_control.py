@@ -109,7 +109,7 @@ def _retry(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
     error_class = form.cleaned_data["only"] or None
     n = run_control.retry_failed(runs, error_class=error_class, by=by, reason=form.cleaned_data["reason"])
     if n:
-        return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be retried."
+        return f"{run_control.describe_retry(runs, n)}."
     kind = f" of class {error_class}" if error_class else ""
     raise NothingChanged(
         f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried."

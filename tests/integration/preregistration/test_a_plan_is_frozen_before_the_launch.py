@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, transaction
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
@@ -290,6 +291,16 @@ def test_the_progress_of_a_paused_plan_has_no_scores(running, client):
     assert client.get(page).context["ending"] is None
     Run.objects.filter(experiment=running).update(n_pending=0, status="done")
     assert client.get(page).context["ending"]["scores"]
+
+
+def test_a_retry_of_one_run_counts_its_failed_trials_only_after_the_plan_ran(running, client):
+    run = Run.objects.filter(experiment=running).earliest("pk")
+    with disable_triggers():
+        run.trials.update(status="failed", error_class="timeout")
+        Run.objects.filter(pk=run.pk).update(status="done", n_failed=F("n_done"), n_done=0)
+    answer = client.post(f"/runs/{run.pk}/control/retry/", follow=True)
+    assert [str(message) for message in answer.context["messages"]] == ["Failed trials will be retried."]
+    assert not re.search(r"\d", run.history.first().reason)
 
 
 def test_names_are_revealed_after_the_plan_ran(running, client):
