@@ -162,9 +162,13 @@ class CounterDeltas:
             self.counter_keys[counter_keys.run_id] = counter_keys
         return delta
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.by_run or self.by_endpoint)
+
     def write_changes(self) -> None:
         """Write the changes. The caller has locked the rows in the order above."""
-        if self.by_run or self.by_endpoint:
+        if self.has_changes:
             execute(WRITE_CHANGES, *self.build_parameters())
 
     def build_parameters(self) -> list[str]:

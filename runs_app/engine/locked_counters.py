@@ -14,7 +14,7 @@ from typing import Any
 from runs_app.engine.counters import WRITE_CHANGES, CounterDeltas, CounterKeys, EndpointDelta, RunDelta
 from runs_app.engine.endpoint_state import LOCK_ENDPOINT, EndpointState, build_endpoint_state
 from runs_app.engine.fair_share import Demand
-from runs_app.engine.prepared_sql import fetch_and_commit, fetch_pipelined
+from runs_app.engine.prepared_sql import Statement, fetch_and_commit, fetch_pipelined
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.engine.run_lifecycle import finish_runs, is_rejected_too_often
 from runs_app.stopping.rules import find_stop_reason
@@ -144,8 +144,10 @@ class LockedCounters:
             finish_runs(run_ids)
         self.deltas = CounterDeltas()
 
-    def write_and_commit(self, *statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+    def write_and_commit(self, *statements: Statement) -> list[list[tuple[Any, ...]]]:
         """Execute the statements, write the changes and commit, in one round trip. Return the rows of the statements.
+
+        With an early release of the locks, it also waits for the disk.
 
         Nothing else may follow in this transaction. While it holds its locks, all workers of the endpoint wait.
         """
@@ -153,9 +155,10 @@ class LockedCounters:
             rows = fetch_pipelined(*statements) if statements else []
             self.write_changes()
             return rows
-        rows = fetch_and_commit(*statements, (WRITE_CHANGES, self.deltas.build_parameters()))
+        changes = [(WRITE_CHANGES, self.deltas.build_parameters())] if self.deltas.has_changes else []
+        rows = fetch_and_commit(*statements, *changes)
         self.deltas = CounterDeltas()
-        return rows[:-1]
+        return rows[: len(statements)]
 
     def _list_ending_runs(self) -> list[int]:
         """Return ids of runs that these changes may have finished."""
@@ -172,7 +175,7 @@ def lock_counters(
     *,
     claiming: bool = False,
     batched: bool = False,
-    read: Sequence[tuple[str, Sequence[Any]]] = (),
+    read: Sequence[Statement] = (),
 ) -> LockedCounters | None:
     """Lock and read the counters. The caller's transaction must call `write_changes` before it ends.
 

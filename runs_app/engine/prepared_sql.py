@@ -7,47 +7,81 @@ rows themselves. These statements run in the same transactions, over the same co
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
 from django.db import connection
+from psycopg.pq import TransactionStatus
 from pydantic_core import PydanticSerializationError, to_json
+
+Statement = tuple[str, Sequence[Any]]
+
+RELEASE_LOCKS_EARLY = "SET LOCAL synchronous_commit TO off"
+FLUSH = "SELECT pg_logical_emit_message(true, 'evalsite', '')"  # Without a record in the log, nothing is flushed.
+
+
+class _Thread(threading.local):
+    """The state of a thread's session."""
+
+    def __init__(self) -> None:
+        self.session: Any = None
+        self.cursors: list[Any] = []
+        self.commits_may_be_off_disk = False
+
+
+_thread = _Thread()
 
 
 def fetch_prepared(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a statement. Raise Django's database errors, as its own cursors do."""
+    (cursor,) = _get_cursors(1)
+    with connection.wrap_database_errors:
+        rows: list[tuple[Any, ...]] = cursor.execute(sql, parameters, prepare=True).fetchall()
+    return rows
+
+
+def fetch_pipelined(*statements: Statement) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of several statements, which are sent together in this order.
+
+    The first statements of a transaction also begin it, in the same round trip.
+    """
     session = _get_session()
-    with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
-        return cursor.execute(sql, parameters, prepare=True).fetchall()
+    if connection.in_atomic_block and session.pgconn.transaction_status == TransactionStatus.IDLE:
+        session.autocommit = True  # Otherwise psycopg sends its own BEGIN, and waits for it.
+        return _fetch_together(("BEGIN", ()), *statements)[1:]
+    return _fetch_together(*statements)
 
 
-def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of several statements, which are sent together in this order."""
-    session = _get_session()
-    with connection.wrap_database_errors, session.pipeline():
-        cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
-        return [cursor.fetchall() for cursor in cursors]
-
-
-def fetch_and_commit(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of the last statements of a transaction, and commit it in the same round trip.
+def fetch_and_commit(*statements: Statement) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of the last statements of a transaction, commit it and wait for the disk, in one round trip.
 
     Django's own commit then finds nothing to do. Within another transaction, only that one commits.
     """
-    session = _get_session()
-    with connection.wrap_database_errors, session.pipeline():
-        cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
-        if len(connection.atomic_blocks) == 1:
-            session.commit()
-    # Only now has each cursor its result. A statement that returns nothing has no columns.
-    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+    if len(connection.atomic_blocks) > 1:
+        return _fetch_together(*statements)
+    # The message is a transaction of its own: the locks end before it.
+    ends = ["COMMIT", FLUSH] if _thread.commits_may_be_off_disk else ["COMMIT"]
+    rows = _fetch_together(*statements, *((sql, ()) for sql in ends))
+    _thread.commits_may_be_off_disk = False
+    return rows[: len(statements)]
+
+
+def _fetch_together(*statements: Statement) -> list[list[tuple[Any, ...]]]:
+    cursors = _get_cursors(len(statements))
+    with connection.wrap_database_errors, _get_session().pipeline():
+        for cursor, (sql, values) in zip(cursors, statements, strict=True):
+            cursor.execute(sql, values, prepare=True)
+    # Only now has each cursor its result: to fetch within the pipeline costs a second round trip. A statement that
+    # returns nothing has no row number.
+    return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
 
 
 def execute(sql: str, *parameters: Any) -> None:
     """Execute a statement that returns nothing."""
-    session = _get_session()
-    with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
+    (cursor,) = _get_cursors(1)
+    with connection.wrap_database_errors:
         cursor.execute(sql, parameters, prepare=True)
 
 
@@ -57,13 +91,20 @@ def release_locks_early() -> None:
     A flush takes as long as all other work under an endpoint's lock, or longer, and all workers wait for that lock. The
     order of commits on disk is that of their locks. So a later commit is never on disk without the earlier ones.
     """
-    fetch_prepared("SELECT set_config('synchronous_commit', 'off', true)")
+    execute(RELEASE_LOCKS_EARLY)
+    note_early_release()
+
+
+def note_early_release() -> None:
+    """Note that RELEASE_LOCKS_EARLY is part of this transaction."""
+    _thread.commits_may_be_off_disk = True
 
 
 def wait_for_disk() -> None:
     """Wait until the earlier commits of this session are on disk. Workers that wait at the same time share a flush."""
-    if not connection.in_atomic_block:
-        fetch_prepared("SELECT pg_logical_emit_message(true, 'evalsite', '')")  # Without a record, nothing is flushed.
+    if _thread.commits_may_be_off_disk and not connection.in_atomic_block:
+        execute(FLUSH)
+        _thread.commits_may_be_off_disk = False
 
 
 def _get_session() -> Any:
@@ -71,6 +112,15 @@ def _get_session() -> Any:
     session: Any = connection.connection
     session.prepare_threshold = sys.maxsize  # Only statements that ask for it are prepared.
     return session
+
+
+def _get_cursors(n: int) -> list[Any]:
+    """Return cursors of this thread's session. They are used again, because a new one takes as long as a statement."""
+    session = _get_session()
+    if _thread.session is not session:
+        _thread.session, _thread.cursors = session, []
+    _thread.cursors += [psycopg.Cursor(session) for _ in range(n - len(_thread.cursors))]
+    return _thread.cursors[:n]
 
 
 def discard_plans() -> None:

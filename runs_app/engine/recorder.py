@@ -29,9 +29,11 @@ from runs_app.engine.outages import (
     schedule_test,
 )
 from runs_app.engine.prepared_sql import (
+    RELEASE_LOCKS_EARLY,
+    Statement,
     execute,
     fetch_prepared,
-    release_locks_early,
+    note_early_release,
     to_pg_json,
     wait_for_disk,
 )
@@ -143,10 +145,8 @@ def record_results(results: Sequence[Result], worker_id: int | None) -> int:
 
 def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id: int | None) -> int:
     with transaction.atomic():
-        release_locks_early()
-        changes = write_trials(results, worker_id)
-        store_replies(results)
-        if counters := lock_counters(endpoint_id, collect_run_ids(results)):
+        changes, counters = write_and_lock(endpoint_id, results, worker_id)
+        if counters:
             apply_changes(counters, changes)
             counters.write_and_commit()
     return len(changes.held)
@@ -154,9 +154,14 @@ def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id:
 
 def store_replies(results: Sequence[Result]) -> None:
     """Store the bodies that programs received from the gateway."""
+    for sql, parameters in _list_replies(results):
+        execute(sql, *parameters)
+
+
+def _list_replies(results: Sequence[Result]) -> list[Statement]:
     passed_on = [result for result in results if result.passed_on is not None]
-    if replies := [{"id": result.claim.trial_id, "reply": result.passed_on} for result in passed_on]:
-        execute(STORE_REPLIES, to_pg_json(replies))
+    replies = [{"id": result.claim.trial_id, "reply": result.passed_on} for result in passed_on]
+    return [(STORE_REPLIES, [to_pg_json(replies)])] if replies else []
 
 
 def group_by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
@@ -175,7 +180,10 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
     batch: list[Result] = []
     size = 0
     for result in results:
-        size += sum(len(result.trial.get(name) or "") for name in LONG_COLUMNS) + len(result.passed_on or "")
+        size += len(result.passed_on or "")
+        for name in LONG_COLUMNS:
+            if text := result.trial.get(name):
+                size += len(text)
         batch.append(result)
         if size > MAX_BATCH_CHARS:
             yield batch
@@ -330,17 +338,65 @@ def write_trials(results: Sequence[Result], worker_id: int | None) -> RecordedCh
 
     Call this before locking the counters: it takes longest, and other workers wait for that lock.
     """
-    changes = RecordedChanges()
-    if results:
+    if not results:
+        return RecordedChanges()
+    write = TrialWrite.prepare(results, worker_id)
+    return write.get_changes(fetch_prepared(write.statement[0], *write.statement[1]))
+
+
+def write_and_lock(
+    endpoint_id: int, results: Sequence[Result], worker_id: int | None, *, claiming: bool = False
+) -> tuple[RecordedChanges, LockedCounters | None]:
+    """Begin a transaction, write results as `write_trials` does, and lock the counters, in one round trip.
+
+    Return the changes to the counters, and the counters, which are None if the endpoint no longer exists. The caller
+    must then call `wait_for_disk`.
+    """
+    write = TrialWrite.prepare(results, worker_id) if results else None
+    statements = [(RELEASE_LOCKS_EARLY, ()), *_list_replies(results), *([write.statement] if write else [])]
+    note_early_release()
+    counters = lock_counters(endpoint_id, collect_run_ids(results), claiming=claiming, read=statements)
+    if counters is None or write is None:  # Without its endpoint, no run and no trial exists.
+        return RecordedChanges(), counters
+    return write.get_changes(counters.read[-1]), counters
+
+
+@dataclass(slots=True)
+class TrialWrite:
+    """The statement that writes the results of one endpoint, with the changes that it makes if all trials are held.
+
+    These are gathered before the statement is sent, because other workers may wait for the lock that follows it.
+    """
+
+    results: Sequence[Result]
+    calls: list[list[dict[str, Any]]]
+    statement: Statement
+    expected: RecordedChanges
+
+    @classmethod
+    def prepare(cls, results: Sequence[Result], worker_id: int | None) -> TrialWrite:
         release_failures_of_outage(results)
         calls = [_build_attempt_rows(result, worker_id) for result in results]
         trials = [_build_trial_row(n, result) for n, result in enumerate(results)]
-        held = {n for (n,) in fetch_prepared(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
-        for n, result in enumerate(results):
-            changes.add(result, calls[n], was_held=n in held)
-        unbatched = [result for result in changes.held if not result.claim.batched]
-        if unbatched:
-            changes.feedback = build_feedback(unbatched)
+        statement = WRITE_TRIALS, [to_pg_json(trials), to_pg_json(chain.from_iterable(calls))]
+        return cls(results, calls, statement, _gather_changes(results, calls, range(len(results))))
+
+    def get_changes(self, rows: Sequence[tuple[Any, ...]]) -> RecordedChanges:
+        """Return the changes that the statement has made. Its rows number the results whose trials were still held."""
+        if len(rows) == len(self.results):
+            return self.expected
+        return _gather_changes(self.results, self.calls, {n for (n,) in rows})
+
+
+def _gather_changes(
+    results: Sequence[Result], calls: list[list[dict[str, Any]]], held: Collection[int]
+) -> RecordedChanges:
+    changes = RecordedChanges()
+    for n, result in enumerate(results):
+        changes.add(result, calls[n], was_held=n in held)
+    unbatched = [result for result in changes.held if not result.claim.batched]
+    if unbatched:
+        changes.feedback = build_feedback(unbatched)
     return changes
 
 

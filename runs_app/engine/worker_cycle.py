@@ -17,16 +17,8 @@ from runs_app.engine.admission import Claim, WorkerCapacity, claim_trials, compu
 from runs_app.engine.broken_runs import claim_run_by_run
 from runs_app.engine.claim_positions import ClaimPositions
 from runs_app.engine.database_recovery import OUTAGES, record_each
-from runs_app.engine.locked_counters import lock_counters
-from runs_app.engine.prepared_sql import release_locks_early, wait_for_disk
-from runs_app.engine.recorder import (
-    Result,
-    apply_changes,
-    collect_run_ids,
-    group_by_endpoint,
-    split_batches,
-    write_trials,
-)
+from runs_app.engine.prepared_sql import wait_for_disk
+from runs_app.engine.recorder import Result, apply_changes, group_by_endpoint, split_batches, write_and_lock
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -79,12 +71,10 @@ def _record_and_claim(
     endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int, positions: ClaimPositions
 ) -> tuple[int, list[Claim]]:
     with transaction.atomic():
-        release_locks_early()
-        changes = write_trials(results, worker_id)
-        counters = lock_counters(endpoint_id, collect_run_ids(results), claiming=limit > 0)
+        changes, counters = write_and_lock(endpoint_id, results, worker_id, claiming=limit > 0)
         if counters is None:
-            return len(changes.held), []
+            return 0, []
         apply_changes(counters, changes)
         claims = claim_trials(counters, worker_id, limit, positions) if limit > 0 else []
-        counters.write_changes()
+        counters.write_and_commit()
     return len(changes.held), claims

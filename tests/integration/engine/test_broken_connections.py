@@ -29,11 +29,11 @@ def fail_first_call(monkeypatch, owner, name, error):
     """Wrap the real function so that its first call fails."""
     real, calls = getattr(owner, name), []
 
-    def wrapped(*arguments):
+    def wrapped(*arguments, **keywords):
         calls.append(arguments)
         if len(calls) == 1:
             raise error
-        return real(*arguments)
+        return real(*arguments, **keywords)
 
     monkeypatch.setattr(owner, name, wrapped)
     return calls
@@ -79,10 +79,10 @@ def test_an_answer_that_the_database_refuses_fails_only_its_own_trial(run):
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(recorder, "MAX_BATCH_CHARS", 100)
-    portions = fail_first_call(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
+    portions = fail_first_call(monkeypatch, worker_cycle, "write_and_lock", OperationalError("gone"))
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     drain(build_provider("x" * 90))
-    assert max(len(results) for results, _ in portions) == 1
+    assert max(len(results) for _, results, _ in portions) == 1
     assert run.trials.filter(status="done", answer="x" * 90).count() == 6
 
 
