@@ -299,7 +299,7 @@ def find_runs(response, lab):
     return [name for name in (*NAMES[:2], *runs) if name in text]
 
 
-@pytest.mark.parametrize("person", ["owner", "operator"])
+@pytest.mark.parametrize("person", ["owner", pytest.param("operator", marks=pytest.mark.slow)])
 def test_until_a_plan_ran_no_address_shows_what_came_of_one_models_calls(person, planned, as_):
     by_run = [f"?by={group}" for group in ("run", "model")]
     more = [reverse("experiment_ledger", args=["study"]) + one for one in by_run]
