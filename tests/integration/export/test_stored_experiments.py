@@ -38,6 +38,7 @@ from runs_app.models import (
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 TABLES: list[type[Model]] = [*(part.model for part in MOVED), *WHOLE, ItemText]
@@ -118,7 +119,7 @@ def make_archived(slug="old"):
     return experiment
 
 
-@pytest.fixture
+@shared_rows
 def archived():
     make_other = make_archived("other")  # Its rows stay.
     assert make_other.is_archived

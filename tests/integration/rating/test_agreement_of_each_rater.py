@@ -10,6 +10,7 @@ from grading_app.models import Rating
 from grading_app.rating.queue_results import find_fast_raters, find_low_agreement, list_rater_progress
 from grading_app.statistics.intervals import AgreementEstimate
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -29,8 +30,12 @@ def make_study(raters=4, items=30, careless=True):
     return queue
 
 
-def test_the_agreement_is_lins_concordance_with_the_mean_of_the_others():
-    queue = make_study()
+@shared_rows
+def queue():
+    return make_study()
+
+
+def test_the_agreement_is_lins_concordance_with_the_mean_of_the_others(queue):
     table = {}
     for rater, item, value in Rating.objects.counted().values_list("assignment__number", "item", "value"):
         table.setdefault(rater, {})[item] = value
@@ -46,8 +51,7 @@ def test_the_agreement_is_lins_concordance_with_the_mean_of_the_others():
         assert line.agreement.low < expected < line.agreement.high
 
 
-def test_only_the_careless_rater_is_marked():
-    queue = make_study()
+def test_only_the_careless_rater_is_marked(queue):
     assert [line.is_low for line in list_rater_progress(queue)] == [False, False, False, True]
 
 
@@ -61,8 +65,7 @@ def test_few_common_items_say_too_few():
     assert sign_in(queue.owner).get("/ratings/queues/study/").content.decode().count("too few") == 4
 
 
-def test_an_excluded_rater_has_no_agreement_and_no_part_in_that_of_the_others():
-    queue = make_study()
+def test_an_excluded_rater_has_no_agreement_and_no_part_in_that_of_the_others(queue):
     before = [line.agreement.estimate for line in list_rater_progress(queue)]
     queue.assignments.get(number=4).exclude(by=queue.owner, reason="careless")
     lines = list_rater_progress(queue)
@@ -70,8 +73,7 @@ def test_an_excluded_rater_has_no_agreement_and_no_part_in_that_of_the_others():
     assert all(line.agreement.estimate > old for line, old in zip(lines[:3], before, strict=False))
 
 
-def test_the_page_shows_interval_n_mark_and_rule():
-    queue = make_study()
+def test_the_page_shows_interval_n_mark_and_rule(queue):
     page = " ".join(sign_in(queue.owner).get("/ratings/queues/study/").content.decode().split())
     assert page.count(">low</span>") == 1
     assert page.count("n 30") == 4

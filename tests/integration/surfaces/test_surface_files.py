@@ -7,17 +7,19 @@ import re
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.urls import reverse
 
 from grading_app.models import CachedAggregate
 from grading_app.tasks import compute_aggregates
 from tests.factories.spaces import make_space_experiment
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def study():
     return make_space_experiment()
 
@@ -92,19 +94,21 @@ def test_an_unknown_selection_is_refused(study, tmp_path, options, message):
     assert caught.value.returncode == 2
 
 
-@pytest.fixture
-def listed_figures(client, study):
-    client.force_login(study.owner)
+@shared_rows
+def listed_figures(study_of_file):
+    """Compute the values behind the page of figures, and the values that these ask for."""
+    client = Client()
+    client.force_login(study_of_file.owner)
     for _ in range(2):
-        figures = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
-        compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
-    return figures
+        client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
+        compute_aggregates(list(CachedAggregate.objects.filter(computed_at=None).values_list("pk", flat=True)))
 
 
 FIGURES = ("map", "surface", "curves", "models", "difference", "leaderboard")
 
 
 def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, study, listed_figures):
+    client.force_login(study.owner)
     page = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
     text = page_text(page)
     assert re.findall(r'id="figure-space-(\w+)"', text) == list(FIGURES)
@@ -119,6 +123,7 @@ def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, stu
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_figure_has_every_format_and_a_data_file(client, study, listed_figures, name):
+    client.force_login(study.owner)
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "csv": b""}
     for file_format, start in starts.items():
         address = reverse("figure_file", args=["space", f"space-{name}", file_format])
@@ -132,7 +137,7 @@ def test_each_figure_has_every_format_and_a_data_file(client, study, listed_figu
             assert len(answer.content.splitlines()) > 1
 
 
-def test_an_experiment_without_parametric_tasks_has_no_surface_files(client, study, listed_figures):
+def test_an_experiment_without_parametric_tasks_has_no_surface_files(client, study):
     from tests.factories.studies import make_rated_study
 
     other = make_rated_study()

@@ -22,7 +22,7 @@ expect.set_options(timeout=PATIENCE_MS)
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if Path(__file__).parent in Path(item.fspath).parents:
+        if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.django_db(transaction=True))
 
