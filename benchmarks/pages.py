@@ -27,8 +27,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from runs_app.annotations import annotate
 from runs_app.models import Experiment, Run, Trial
+from runs_app.models.annotations import annotate
 from tests import factories
 
 EXPERIMENTS, RUNS, ITEMS, REPEATS = 4, 10, 1000, 5

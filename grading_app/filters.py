@@ -16,9 +16,9 @@ from grading_app.models import Grading
 from grading_app.raters.disagreements import filter_disagreements
 from grading_app.results.scores import Measure, list_grader_measures, match_measure
 from grading_app.results.stored_scores import list_items_that_differ
-from runs_app.condition_labels import load_labels
 from runs_app.filters import list_visible_experiments
 from runs_app.models import Annotation, Condition, Dimension, Experiment, Run, Trial
+from runs_app.models.conditions import load_labels
 from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
 from runs_app.scorers.scorers import SCORERS
 from runs_app.trial_list.trial_pagination import Search

@@ -30,7 +30,7 @@ from runs_app.engine.requests import build_question
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.specs import PromptSpec, SamplerSpec
 from runs_app.llm import prompts
-from runs_app.llm.stored_keys import KeyRefused, load_stored_keys, store_key
+from runs_app.llm.keys import KeyRefused, load_stored_keys, store_key
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design

@@ -3,27 +3,25 @@
 from django.urls import path
 
 from runs_app.views import (
+    account,
     annotations,
     batches,
     endpoints,
     experiment_lifecycle,
-    extension,
     ledger,
-    notifications,
     parametric,
     progress,
     run_control,
-    tokens,
     workers,
 )
 
 urlpatterns = [
-    path("accounts/notifications/", notifications.notifications, name="notifications"),
-    path("accounts/notifications/test/", notifications.notifications_test, name="notifications_test"),
-    path("accounts/tokens/", tokens.token_list, name="token_list"),
-    path("accounts/tokens/<int:pk>/revoke/", tokens.token_revoke, name="token_revoke"),
+    path("accounts/notifications/", account.notifications, name="notifications"),
+    path("accounts/notifications/test/", account.notifications_test, name="notifications_test"),
+    path("accounts/tokens/", account.token_list, name="token_list"),
+    path("accounts/tokens/<int:pk>/revoke/", account.token_revoke, name="token_revoke"),
     path("datasets/new/parametric/", parametric.parametric_new, name="parametric_new"),
-    path("experiments/<slug:slug>/extend/", extension.experiment_extend, name="experiment_extend"),
+    path("experiments/<slug:slug>/extend/", experiment_lifecycle.experiment_extend, name="experiment_extend"),
     path("experiments/<slug:slug>/share/", experiment_lifecycle.experiment_share, name="experiment_share"),
     path("experiments/<slug:slug>/duplicate/", experiment_lifecycle.experiment_duplicate, name="experiment_duplicate"),
     path("experiments/<slug:slug>/archive/", experiment_lifecycle.experiment_archive, name="experiment_archive"),

@@ -22,9 +22,8 @@ from evalsite.lib.web.choice_fields import (
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_options import BUDGET, EXECUTION, GROUPS, OPTIONS, ExperimentOption, get_option, iterate_rows
 from runs_app.forms.adaptive import AdaptiveForm
-from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
-from runs_app.forms.experiments import SLUG_HELP, RowsField, describe_row, name_row, select_usable_rows
+from runs_app.forms.experiments import SLUG_HELP, RowsField, SharingFields, describe_row, name_row, select_usable_rows
 from runs_app.forms.fields import (
     RulesField,
     allow_empty_options,

@@ -18,8 +18,8 @@ from grading_app.judging.usable_versions import select_usable
 from grading_app.models import RatingQueue, Rubric
 from grading_app.models.rating import MAX_INVITATIONS
 from grading_app.rating.questions import RaterQuestion, build_questions
-from runs_app.condition_labels import load_labels
 from runs_app.models import Condition, Dimension, Experiment, TextSet
+from runs_app.models.conditions import load_labels
 
 MAX_CHECKS = 100
 CHECKS_BY_RUBRIC = ". With a rubric: 1 is pass and 0 is fail for a criterion; labels are numbered from 1"

@@ -13,7 +13,7 @@ from grading_app.raters.verdict_aggregates import GradeConditions, make_verdict_
 from grading_app.results.statistic_format import format_share, format_share_interval
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE, SHARE_BOUNDS, ScoreEstimate, describe_coverage, estimate_mean
-from runs_app.condition_labels import make_condition_labels
+from runs_app.models.conditions import make_condition_labels
 
 RESAMPLES = 400
 SEED = 1

@@ -11,8 +11,8 @@ from django.db.models import Q
 from datasets_app.models import Norm
 from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
 from grading_app.models.scales import CHOICE, Scale
-from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Dimension, Experiment
+from runs_app.models.conditions import make_condition_labels
 
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
 ANSWERS, PAIRS = "answers", "pairs"

@@ -21,8 +21,8 @@ from grading_app.raters.raters import (
     list_unit_choices,
     parse_criterion,
 )
-from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Experiment
+from runs_app.models.conditions import make_condition_labels
 
 MAX_RATERS = 1_000
 # Fields whose choices depend on the units. The parameter `of` names the units for which they were chosen.

@@ -21,8 +21,8 @@ from grading_app.results.scores import (
     load_measure_scores,
     make_scope_parameters,
 )
-from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Condition, Experiment, Wave
+from runs_app.models.conditions import make_condition_labels
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
 

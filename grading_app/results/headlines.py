@@ -40,8 +40,8 @@ from grading_app.results.statistic_format import (
     format_mean_interval,
 )
 from grading_app.results.stored_results import RESULTS
-from runs_app.condition_labels import load_labels
 from runs_app.models import Experiment, Preregistration, Wave
+from runs_app.models.conditions import load_labels
 
 VERSION = 2  # Increase it when the same rows give another headline.
 CACHE_SECONDS = 24 * 3600

@@ -15,8 +15,8 @@ from grading_app.results.scores import EXCLUSIONS, IN_SCOPE, OF_MEASURE, make_pa
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics import item_scores
 from grading_app.statistics.item_scores import Floats, ItemScores
-from runs_app.annotations import list_flagged_items
 from runs_app.models import Trial
+from runs_app.models.annotations import list_flagged_items
 
 MAX_ITEMS, MAX_CELLS, MAX_TRIALS = 50, 1_500, 10_000
 """Limits of one page, so that its size does not depend on the number of conditions and repetitions."""

@@ -40,7 +40,7 @@ from runs_app.models import (
     Trial,
 )
 from runs_app.models.designs import Versioned
-from runs_app.models.priced_resource import PricedResource
+from runs_app.models.engine_owned_columns import PricedResource
 from runs_app.planning.token_bounds import bound_input_tokens
 from runs_app.pricing.costs import CallBounds
 

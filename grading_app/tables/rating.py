@@ -16,8 +16,8 @@ from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
 from grading_app.rating.queue_results import QuestionResult, list_item_means
 from grading_app.results.table import ResultColumn, ResultTable, Row
-from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
+from runs_app.models.conditions import load_labels
 from runs_app.tables.columns import NUMBER
 
 

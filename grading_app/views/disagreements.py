@@ -22,8 +22,8 @@ from grading_app.raters.disagreements import DisagreementPosition, SpreadMeasure
 from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_values
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
-from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
+from runs_app.models.conditions import load_labels
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment
 

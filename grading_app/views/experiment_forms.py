@@ -19,8 +19,7 @@ from grading_app.forms.experiments import ExperimentForm
 from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files import spec_reader
 from runs_app.forms.draws import redraw_models
-from runs_app.forms.experiments import ExperimentFileForm
-from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.forms.experiments import ExperimentFileForm, LaunchedExperimentForm
 from runs_app.models import Experiment
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design

@@ -52,9 +52,9 @@ from grading_app.statistics.intervals import STUDENT, describe_share_coverage, d
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context
-from runs_app.condition_labels import load_labels, make_condition_labels
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
+from runs_app.models.conditions import load_labels, make_condition_labels
 from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError
 from runs_app.pricing.costs import CostEstimate

@@ -38,8 +38,8 @@ from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import make_requested_file
-from runs_app.annotations import group_by_item, group_by_trial
 from runs_app.models import Annotation, Condition, Trial
+from runs_app.models.annotations import group_by_item, group_by_trial
 from runs_app.views.permissions import get_visible_experiment
 
 MAX_ANSWERS = 50

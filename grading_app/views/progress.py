@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.results.frames import estimate_conditions
-from runs_app.condition_labels import load_labels
 from runs_app.models import Experiment, Point, Run
+from runs_app.models.conditions import load_labels
 from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
 from runs_app.planning.design import Design

@@ -34,9 +34,9 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.start import ConnectForm, DataForm, QuestionForm, build_slug
 from runs_app import first_study, model_lists
 from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.keys import KeyRefused
 from runs_app.llm.prompts import PromptError
 from runs_app.llm.rating_parser import parse_rating
-from runs_app.llm.stored_keys import KeyRefused
 from runs_app.models import Dimension, Endpoint, Experiment, Preflight
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.planning.work import PlanError

@@ -18,12 +18,11 @@ from evalsite.lib.web.long_text import build_text_response
 from grading_app.filters import TrialFilter
 from grading_app.models import GradeCondition, Grading
 from grading_app.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
-from runs_app.annotations import group_by_trial
 from runs_app.models import Condition, Experiment, Run, Trial
+from runs_app.models.annotations import group_by_trial
 from runs_app.models.totals import Totals
 from runs_app.prompt_preview import rebuild_turns
-from runs_app.tables.attempts import AttemptTable
-from runs_app.tables.trials import ScoreColumn, TrialTable
+from runs_app.tables.trials import AttemptTable, ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.trial_order import (
     MAX_SORTED,

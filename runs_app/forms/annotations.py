@@ -6,9 +6,8 @@ from django import forms
 from django.http import QueryDict
 
 from datasets_app.models.datasets import slug_validator
-from runs_app.annotations import read_tags
 from runs_app.models import Annotation
-from runs_app.models.annotations import MAX_TEXT_LENGTH, MISSING, AnnotationError, clean_text
+from runs_app.models.annotations import MAX_TEXT_LENGTH, MISSING, AnnotationError, clean_text, read_tags
 
 Kind = Annotation.Kind
 LABELS = {Kind.NOTE: "Note", Kind.FLAG: "Reason for the flag", Kind.TAG: "Tags"}

@@ -1,16 +1,78 @@
-"""Forms about experiments, and the choice of rows for a design."""
+"""Forms of experiments: their audience, their file, the changes and the extension of a launched design.
+
+`experiment set` uses the form of a launched experiment, too.
+"""
 
 from __future__ import annotations
 
+from copy import copy
+from decimal import Decimal
 from typing import Any
 
 from django import forms
+from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Q
+from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.text import Truncator
 
 from datasets_app.models import Dataset
-from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from evalsite.lib.history import Actor, record_changes
+from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
+from runs_app.experiment_options import OPTIONS
+from runs_app.forms.fields import allow_empty_options, fill_empty_options, state_bounds
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
 from runs_app.models.designs import Versioned
+from runs_app.planning.extension import Extension, ExtensionPreview
+
+PEOPLE_FIELD = "shared_with"
+
+
+class SharingFields(forms.Form):
+    """The two sharing fields, used by the draft form and by the page that shares an experiment."""
+
+    sharing = forms.ChoiceField(label="Shared with", choices=Experiment.AUDIENCES, initial=Experiment.Sharing.PRIVATE)
+    shared_with = forms.ModelMultipleChoiceField(
+        User.objects.none(),
+        label="People",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text='They can read the experiment and its dataset. Only for "Chosen people" above',
+    )
+
+    def offer_people(self, experiment: Experiment, *, exclude: Any = None) -> None:
+        people = experiment.find_shareable_people()
+        offer_rows(self, PEOPLE_FIELD, people.exclude(pk=exclude.pk) if exclude is not None else people)
+        if experiment.pk:
+            self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})
+
+    def check_people(self, cleaned: dict[str, Any]) -> None:
+        """Add an error if the chosen people contradict the chosen audience."""
+        people, audience = cleaned.get(PEOPLE_FIELD, []), cleaned.get("sharing")
+        if audience == Experiment.PEOPLE and not people and PEOPLE_FIELD not in self.errors:
+            self.add_error(PEOPLE_FIELD, "Choose at least one person, or another option for sharing.")
+        elif audience and audience != Experiment.PEOPLE and people:
+            self.add_error(PEOPLE_FIELD, 'Choose "Chosen people" above, or clear the selection of people.')
+
+
+class ShareForm(SharingFields):
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
+
+    def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.experiment = experiment
+        self.offer_people(experiment)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        self.check_people(cleaned)
+        return cleaned
+
+    def save(self, *, by: Any) -> bool:
+        data = self.cleaned_data
+        return self.experiment.share(data["sharing"], data[PEOPLE_FIELD], by=by, reason=data["reason"])
+
 
 MAX_FILE_BYTES = 1_000_000
 SLUG_HELP = "Lower-case letters, digits, - and _. Part of the page address"
@@ -101,3 +163,158 @@ class ExperimentFileForm(forms.Form):
 
 class DuplicateForm(forms.Form):
     slug = forms.CharField(max_length=80, label="Name of the copy", help_text=SLUG_HELP)
+
+
+CHANGEABLE = [option for option in OPTIONS if option.changes]
+
+
+class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The editable fields of a launched experiment. None of them changes the messages to a model."""
+
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
+
+    class Meta:
+        model = Experiment
+        fields = ["title", "description", *(option.name for option in CHANGEABLE)]
+        help_texts = {option.name: option.launched_help for option in CHANGEABLE if option.launched_help}
+        widgets = {"description": forms.Textarea(attrs={"rows": 3})}
+
+    def __init__(self, *args: Any, user: Actor, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        state_bounds(self)
+        self.user = user
+        allow_empty_options(self)
+        self.stored = copy(self.instance)
+
+    def clean_samples(self) -> int:
+        samples: int = self.cleaned_data["samples"] or self.stored.samples
+        if samples < self.stored.samples and self.instance.status != Experiment.Status.DRAFT:
+            raise forms.ValidationError(
+                f"There are trials for {self.stored.samples} samples already. Enter a higher number."
+            )
+        return samples
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        fill_empty_options(self, cleaned, self.stored)
+        return cleaned
+
+    def clean_max_usd(self) -> Decimal | None:
+        budget: Decimal | None = self.cleaned_data["max_usd"]
+        if budget != self.stored.max_usd and (problems := self._find_unbounded(budget)):
+            raise forms.ValidationError(problems)
+        return budget
+
+    def _find_unbounded(self, budget: Decimal | None) -> list[str]:
+        def set_budget(run: Run) -> None:
+            run.experiment.max_usd = budget
+
+        problems: list[str] = self.instance.runs.find_unbounded(set_budget)
+        return problems
+
+    def save(self, commit: bool = True) -> Experiment:
+        """Save the changed fields. Record old and new values with the user, except of title and description.
+
+        Only the form's fields are written, because the engine updates counters in the same row. A changed budget
+        updates the reservations, because runs without a budget do not maintain them.
+        """
+        reason = self.cleaned_data["reason"]
+        with transaction.atomic():
+            experiment: Experiment = super().save(commit=False)
+            # It is written under a lock of its own, because every claim reads it.
+            priority, experiment.priority = experiment.priority, self.stored.priority
+            if commit:
+                experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
+            experiment.change_priority(priority, by=self.user, reason=reason)
+            for option in CHANGEABLE:
+                before, after = getattr(self.stored, option.name), getattr(experiment, option.name)
+                if after != before and option.name != "priority":
+                    texts = (_format_value(before), _format_value(after))
+                    record_changes([(experiment, *texts)], by=self.user, reason=reason, aspect=option.aspect)
+            if experiment.max_usd != self.stored.max_usd:
+                experiment.runs.update_reservations()
+        return experiment
+
+
+def _format_value(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+AXES = ("language_models", "prompts", "samplers", "dimensions")
+
+
+class ExtensionForm(forms.Form):
+    """The rows that `experiment` can add to its design: usable rows that it does not have yet."""
+
+    language_models = RowsField(queryset=LanguageModel.objects.none(), required=False, label="Add models")
+    prompts = RowsField(queryset=Prompt.objects.none(), required=False, label="Add prompts")
+    samplers = RowsField(queryset=Sampler.objects.none(), required=False, label="Add samplers")
+    dimensions = RowsField(queryset=Dimension.objects.none(), required=False, label="Add dimensions")
+    samples = forms.IntegerField(max_value=10_000, required=False, label="Samples")
+    wave = forms.ChoiceField(label="Wave", help_text="The wave that gets the new trials")
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
+    preview_digest = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    confirmed = forms.BooleanField(required=False, label="I accept the maximum cost")
+
+    def __init__(self, *args: Any, experiment: Experiment, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.experiment = experiment
+        self.present = {axis: list(getattr(experiment, axis).order_by("pk")) for axis in AXES}
+        for axis, rows in select_usable_rows(user).items():
+            if axis in AXES:
+                offer_rows(self, axis, rows.exclude(pk__in=[row.pk for row in self.present[axis]]))
+        samples = self.fields["samples"]
+        samples.widget.attrs["min"] = experiment.samples
+        samples.initial = experiment.samples
+        samples.help_text = f"Repetitions of each cell, now {experiment.samples}. Can only increase"
+        waves = list(experiment.waves.order_by("number"))
+        if len(waves) > 1:
+            get_choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
+            self.labels = {str(wave.number): wave.label for wave in waves}
+        else:
+            del self.fields["wave"]
+        if not self.present["dimensions"]:
+            del self.fields["dimensions"]
+
+    def explain_empty_choices(self) -> None:
+        """Explain at each axis without choices that the design has all usable rows. This fetches the choices."""
+        for axis in AXES:
+            if axis in self.fields and not list(self.fields[axis].widget.choices):
+                is_model = axis == "language_models"
+                address = reverse("endpoint_list") if is_model else reverse("library_list", args=[axis])
+                link = format_html('<a href="{}">Show {}</a>', address, "endpoints" if is_model else axis)
+                self.fields[axis].help_text = format_html("The design already has every row that you can add. {}", link)
+
+    def clean_samples(self) -> int | None:
+        samples: int | None = self.cleaned_data["samples"]
+        if samples is not None and samples < self.experiment.samples:
+            raise forms.ValidationError(
+                f"There are trials for {self.experiment.samples} samples already. Enter a higher number."
+            )
+        return None if samples == self.experiment.samples else samples
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and self.extension.is_empty:
+            raise forms.ValidationError("Choose something to add, or increase the samples.")
+        return cleaned
+
+    @property
+    def extension(self) -> Extension:
+        """Return the chosen extension. The form must be valid."""
+        rows = {axis: list(self.cleaned_data.get(axis, ())) for axis in AXES}
+        return Extension(**rows, samples=self.cleaned_data["samples"])
+
+    @property
+    def wave_label(self) -> str:
+        if "wave" not in self.fields:
+            return self.experiment.get_first_wave_label()
+        return self.labels[self.cleaned_data["wave"]]
+
+    def check_confirmation(self, preview: ExtensionPreview) -> bool:
+        """Return True if the user saw this size and cost and gave any required confirmation. Else add an error."""
+        if self.cleaned_data["preview_digest"] != preview.digest:
+            self.add_error(None, "The size or cost has changed since it was shown. Check it, then extend.")
+        elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:
+            self.add_error("confirmed", "Confirm the maximum cost.")
+        return not self.errors

@@ -13,7 +13,7 @@ from datasets_app.parametric.manifolds import DENSITIES, MAX_DEGREE
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve_space
 from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
-from runs_app.forms.task_values import describe_param
+from runs_app.forms.parametric_tasks import describe_param
 from runs_app.models import LanguageModel
 from runs_app.planning.shipped_designs import PROMPTS
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import json as _json
 import logging
 import os
 import time
@@ -27,9 +28,8 @@ from django.conf import settings
 from runs_app.llm import call_observer, parameters
 from runs_app.llm.answers import ProviderAnswer, read_litellm_answer, read_openai_answer
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
-from runs_app.llm.dry_run import CapturingTransport, ReplayTransport, RequestCaptured, build_request_body
 from runs_app.llm.http_transport import Exchange, close_session
-from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
+from runs_app.llm.keys import KEYLESS, find_name_problem, list_secrets, read_key, redact_body
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.providers.base import TRANSLATED, Provider
 from runs_app.llm.replies import add_bill, read_reply
@@ -336,3 +336,41 @@ def _get_listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal |
     if None in batched or not regular_cost:
         return None
     return Decimal(str(sum(price * n for price, n in zip(batched, tokens, strict=True)) / regular_cost))
+
+
+def build_request_body(shaped: ShapedRequest) -> RequestBody:
+    """Return the body, and only the API's own headers, such as `anthropic-version` and `anthropic-beta`."""
+    headers = {name.lower(): value for name, value in shaped.headers.items() if name.lower().startswith("anthropic-")}
+    return RequestBody(_json.loads(shaped.body), headers)
+
+
+class RequestCaptured(Exception):
+    """Raised instead of sending the request."""
+
+
+class CapturingTransport(Exchange):
+    """A transport that captures litellm's request instead of sending it."""
+
+    captured: ShapedRequest | None = None
+
+    async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
+        sent = dict(headers or {})
+        if json is not None:  # As aiohttp sends it.
+            data = _json.dumps(json)
+            sent.setdefault("Content-Type", "application/json")
+        if isinstance(data, str | bytes) and not params:
+            self.captured = ShapedRequest(url, sent, data.encode() if isinstance(data, str) else data)
+        raise RequestCaptured
+
+
+class ReplayTransport(Exchange):
+    """A transport that returns a stored reply, as from a batch, as if it had just arrived."""
+
+    def __init__(self, request: CallRequest, key: str, status: int, body: bytes) -> None:
+        super().__init__(request, key)
+        self._reply = status, body
+
+    async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
+        self.status, body = self._reply
+        self.body = redact_body(body, list_secrets(self.key))
+        self.headers = {"content-type": "application/json"}

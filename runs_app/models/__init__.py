@@ -5,12 +5,10 @@ from runs_app.models.answers import Answer
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.conditions import Condition, Manifest, Wave
-from runs_app.models.deleted_runs import DeletedRun
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Experiment
-from runs_app.models.external_calls import ExternalCall
-from runs_app.models.ledger import LedgerEntry
+from runs_app.models.ledger import DeletedRun, LedgerEntry
 from runs_app.models.notifications import NoticedState, Notification, NotificationChoice
 from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight
@@ -18,7 +16,7 @@ from runs_app.models.preregistrations import Preregistration
 from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.tokens import ApiAllowance, ApiAnswer, ApiToken
-from runs_app.models.trials import Attempt, Trial, WorkUnit
+from runs_app.models.trials import Attempt, ExternalCall, Trial, WorkUnit
 from runs_app.models.workers import Worker
 
 __all__ = [

@@ -23,7 +23,7 @@ from runs_app.llm.model_families import is_same_family
 from runs_app.llm.providers import PROVIDERS, SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
-from runs_app.models.priced_resource import PricedResource
+from runs_app.models.engine_owned_columns import PricedResource
 from runs_app.pricing import token_counter, tokens
 from runs_app.pricing.costs import Prices
 

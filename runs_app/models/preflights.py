@@ -15,9 +15,9 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_money
-from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
+from runs_app.models.trials import HTTP_STATUS, CallRecord
 from runs_app.pricing import costs
 
 WAIT_LIMIT = timedelta(minutes=10)  # The time within which a worker must claim it.

@@ -1,4 +1,8 @@
-"""Trials and attempts. A trial is a call to make, which workers claim; an attempt is a call that was made."""
+"""Trials and attempts. A trial is a call to make, which workers claim; an attempt is a call that was made.
+
+Attempts and preflights share the columns of a recorded call, so that one ledger covers both. A call of another program
+through the gateway is a trial with an `ExternalCall`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,44 @@ from datasets_app.models import Item
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.bounds import SCALE_POINT
-from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
+
+HTTP_STATUS = (0, 999)
+
+
+class CallRecord(models.Model):
+    """The outcome, usage and cost of one call, in tokens and US dollars. An unknown value is empty."""
+
+    error_class = models.CharField(max_length=40, default="")
+    error = models.TextField(default="")
+    http_status = models.SmallIntegerField(null=True)
+    finish_reason = models.CharField(max_length=40, default="")
+    response_id = models.CharField(max_length=200, default="")
+    served_model = models.CharField(max_length=200, default="")
+    served_provider = models.CharField(max_length=80, default="")
+    input_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    list_usd = models.DecimalField(
+        max_digits=14,
+        decimal_places=8,
+        null=True,
+        help_text="Cost at list price, without the provider's cache discount. For a reused answer, the cost avoided",
+    )
+    kept_usd = models.DecimalField(
+        max_digits=14, decimal_places=8, null=True, help_text="Amount that stays reserved because the cost is unknown"
+    )
+    latency_ms = models.IntegerField(null=True)
+    trace_id = models.CharField(max_length=64, default="")
+
+    class Meta:
+        abstract = True
+
 
 # Kinds of answers that cannot be used. They are results, not errors, and are counted separately. An answer may belong
 # to several kinds.
@@ -271,3 +309,25 @@ class Attempt(CallRecord):
 
     def __str__(self) -> str:
         return f"attempt {self.pk}: {self.outcome}"
+
+
+@constrain_choices
+class ExternalCall(models.Model):
+    """The request and the reply of a trial of stage external, in the form of the API that the program used.
+
+    The trial has no item. Its `messages` have the conversation for people, its answer the text of the reply.
+    """
+
+    class Form(models.TextChoices):
+        OPENAI = "openai", "OpenAI's chat completions"
+        ANTHROPIC = "anthropic", "Anthropic's messages"
+
+    trial = models.OneToOneField(Trial, on_delete=models.CASCADE, primary_key=True, related_name="external_call")
+    form = models.CharField(max_length=10, choices=Form)
+    session = models.CharField(max_length=120, default="", help_text="Named by the program; groups its calls")
+    token = models.CharField(max_length=20, help_text="Public part of the access token")
+    parameters = models.JSONField(default=dict, help_text="The request without its model and its messages")
+    reply = models.TextField(default="", db_default="", help_text="Body of the reply as received, without keys")
+
+    def __str__(self) -> str:
+        return f"call {self.trial_id} of {self.token}"

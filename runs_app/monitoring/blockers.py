@@ -13,11 +13,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evalsite.lib.text.number_format import format_duration, format_money
-from runs_app.condition_labels import load_labels
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
 from runs_app.models import Endpoint, Run, Worker
+from runs_app.models.conditions import load_labels
 
 MIN_WAIT = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is not reported.
 START_GAP = timedelta(seconds=30)  # The time between a launch and the first drain.

@@ -10,8 +10,8 @@ from typing import Any, Self
 from django.db.models import F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, TruncDate
 
-from runs_app.condition_labels import load_labels
 from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Preregistration, Run
+from runs_app.models.conditions import load_labels
 
 PREFLIGHT = "preflight"  # The stage of calls that belong to no run.
 STAGES = (*Condition.Stage.choices, (PREFLIGHT, "Preflight"))

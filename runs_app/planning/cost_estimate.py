@@ -10,9 +10,9 @@ from decimal import Decimal
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Right
 
-from runs_app.cache_purge import list_purges
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
+from runs_app.models.cache import list_purges
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design

@@ -17,8 +17,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import BigIntegerField, Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Left, Length
 
-from runs_app.condition_labels import load_labels
 from runs_app.models import Run, Trial
+from runs_app.models.conditions import load_labels
 from runs_app.models.trials import REFUSED_CLASS, UNUSABLE
 
 PAGE = 25

@@ -19,12 +19,11 @@ from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.model_names import hides_model_names
-from runs_app.annotations import annotate, list_annotations
-from runs_app.condition_labels import load_labels
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.models.annotations import AnnotationError, AnnotationQuerySet
+from runs_app.models.annotations import AnnotationError, AnnotationQuerySet, annotate, list_annotations
+from runs_app.models.conditions import load_labels
 from runs_app.tables.annotations import AnnotationTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
 

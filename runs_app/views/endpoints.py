@@ -18,16 +18,16 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
-from runs_app import model_lists, price_list
-from runs_app.cache_purge import list_purges, measure_cache, purge
+from runs_app import model_lists
 from runs_app.engine.refused_schemas import forget_refusal
 from runs_app.forms.endpoints import ChangeForm, EndpointForm, LanguageModelForm
 from runs_app.forms.run_control import RunControlForm
 from runs_app.llm.calls import CallFailure
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.models.cache import list_purges, measure_cache, purge_cache
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.health import load_endpoints
-from runs_app.tables.attempts import PreflightTable
+from runs_app.tables.trials import PreflightTable
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_posted_data
 
@@ -100,9 +100,9 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     """Set the prices of this endpoint's models from litellm's list, and show a message for each model."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    repricings = price_list.find_repricings(endpoint.models.select_related("endpoint"))
-    n = price_list.apply_repricings(repricings, by=request.user)
-    messages.success(request, f"{n} of {len(repricings)} models have prices from {price_list.get_source_name()}.")
+    repricings = model_lists.find_repricings(endpoint.models.select_related("endpoint"))
+    n = model_lists.apply_repricings(repricings, by=request.user)
+    messages.success(request, f"{n} of {len(repricings)} models have prices from {model_lists.get_source_name()}.")
     for repricing in repricings:
         (messages.warning if repricing.problem else messages.info)(request, repricing.summary)
     return redirect("endpoint_list")
@@ -168,7 +168,7 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect("endpoint_list")
-    n = purge(by=request.user, reason=form.cleaned_data["reason"])
+    n = purge_cache(by=request.user, reason=form.cleaned_data["reason"])
     messages.success(request, f"{format_count(n)} cached answers were cleared. Their trials stay.")
     return redirect("endpoint_list")
 

@@ -18,8 +18,7 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from runs_app.forms.parametric import SpaceForm, append_task, start_space
-from runs_app.forms.task_text import find_task, replace_task
-from runs_app.forms.task_values import TaskValuesForm
+from runs_app.forms.parametric_tasks import TaskValuesForm, find_task, replace_task
 from runs_app.planning import parametric_spaces
 
 FILE_NAME = "space.yaml"

@@ -11,8 +11,7 @@ from evalsite.lib.ops.versions import get_version
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
-from runs_app.tables.batches import BatchTable
-from runs_app.tables.workers import WorkerTable
+from runs_app.tables.batches import BatchTable, WorkerTable
 
 MAX_ROWS = 100  # Of the most recently seen workers, because drains of the task queue start and end each minute.
 

@@ -14,9 +14,9 @@ from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters.adjudication import adjudicate
 from grading_app.scoring.grading import grade
 from runs_app import run_control
-from runs_app.annotations import annotate
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Answer, DeletedRun, Dimension, Preflight, Trial
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.engine import build_reply, drain
 from tests.factories.gradings import make_gradings, make_scale_rubric

@@ -14,7 +14,7 @@ PRESENTERS = (
     "runs_app/bounds.py",
     "runs_app/experiment_files/row_builder.py",
     "grading_app/forms/experiments.py",
-    "runs_app/management/run_control_verbs.py",
+    "runs_app/management/experiment_verbs.py",
     "runs_app/models/bounded.py",
     "runs_app/planning/manifests.py",
     "runs_app/planning/spec_io.py",

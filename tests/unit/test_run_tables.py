@@ -11,8 +11,8 @@ from grading_app.tables.gradings import VerdictTable, list_former_verdicts, list
 from runs_app.models import Endpoint, LanguageModel, Preflight, Wave
 from runs_app.models.totals import Totals
 from runs_app.monitoring.progress import WaveTotals
-from runs_app.tables.attempts import PreflightTable
 from runs_app.tables.experiments import WaveTable
+from runs_app.tables.trials import PreflightTable
 
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC)
 JUDGE = GradeCondition(kind="judge", grade_condition_id="strict")

@@ -34,7 +34,7 @@ from grading_app.management.demo_data import (
     USERNAME,
     WAVES,
 )
-from runs_app.management.progress_bar import wait_for
+from runs_app.management.started_work import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.processes.site_processes import (
     AddressError,

@@ -25,20 +25,17 @@ from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.experiment_options import BudgetPolicy
-from runs_app.management.condition_options import add_condition_option
-from runs_app.management.cost_confirmation import confirm_cost, print_estimate
-from runs_app.management.experiment_list import print_experiments
 from runs_app.management.experiment_lookup import (
+    add_condition_option,
     add_experiment_verb,
     check_pilot,
     get_experiment,
+    print_experiments,
     read_file,
     select_cells,
 )
-from runs_app.management.extend_verb import ExtendVerb, add_extend_verb
-from runs_app.management.preflights import make_preflights
-from runs_app.management.progress_bar import wait_for
-from runs_app.management.run_control_verbs import RunControlVerbs, add_run_control_verbs
+from runs_app.management.experiment_verbs import ExtendVerb, RunControlVerbs, add_extend_verb, add_run_control_verbs
+from runs_app.management.started_work import confirm_cost, make_preflights, print_estimate, wait_for
 from runs_app.management.versions import print_history
 from runs_app.models import Experiment, Run
 from runs_app.planning.cost_estimate import estimate

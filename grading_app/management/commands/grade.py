@@ -13,10 +13,8 @@ from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
 from grading_app.models import Grader
 from grading_app.scoring.grading import grade
-from runs_app.management.condition_options import add_condition_option, match_condition_ids
-from runs_app.management.cost_confirmation import confirm_cost, print_estimate
-from runs_app.management.experiment_lookup import choose_wave, get_experiment
-from runs_app.management.progress_bar import wait_for
+from runs_app.management.experiment_lookup import add_condition_option, choose_wave, get_experiment, match_condition_ids
+from runs_app.management.started_work import confirm_cost, print_estimate, wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
 from runs_app.scorers.scorers import ScorerError

@@ -25,7 +25,7 @@ from grading_app.judging.item_rubrics import (
 )
 from grading_app.models import Rubric
 from runs_app.management.experiment_lookup import get_experiment
-from runs_app.management.progress_bar import wait_for
+from runs_app.management.started_work import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
 from runs_app.planning.work import PlanError

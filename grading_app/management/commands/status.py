@@ -8,8 +8,7 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.results.status_report import ANSWER_KINDS, build_status_report, format_judge
-from runs_app.management.experiment_list import print_experiments
-from runs_app.management.experiment_lookup import get_experiment
+from runs_app.management.experiment_lookup import get_experiment, print_experiments
 from runs_app.models.totals import STATUSES
 
 

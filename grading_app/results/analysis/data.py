@@ -15,7 +15,7 @@ from grading_app.results.scores import Measure, list_measures, load_scores
 from grading_app.statistics.condition_pairs import fill_worst_cases
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
-from runs_app.annotations import list_flagged_items
+from runs_app.models.annotations import list_flagged_items
 
 
 @dataclass(frozen=True, eq=False)

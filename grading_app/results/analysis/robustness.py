@@ -14,7 +14,7 @@ from grading_app.results.scores import estimate, list_measures
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.paired import PairedChange, describe_methods
-from runs_app.annotations import list_flagged_items
+from runs_app.models.annotations import list_flagged_items
 
 MAX_CATEGORIES = 20
 

@@ -21,8 +21,8 @@ from grading_app.results.answer_aggregates import fingerprint_results
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
-from runs_app.annotations import list_flagged_items
 from runs_app.models import Experiment
+from runs_app.models.annotations import list_flagged_items
 
 SECTIONS_BY_NAME = {section.name: section for section in SECTIONS}
 

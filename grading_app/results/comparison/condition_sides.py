@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from evalsite.lib.text.diff import DiffRow, compare_lines
 from grading_app.models import BlindReading
 from grading_app.results.scores import Measure, list_measures
-from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Condition, Dimension, Experiment, Run, Wave
+from runs_app.models.conditions import make_condition_labels
 
 ALL = "all"
 REFERENCE = re.compile(r"(?P<slug>[a-z0-9][a-z0-9_-]*)(?::(?P<condition>[0-9]{1,18}|all)(?::(?P<wave>[0-9]{1,8}))?)?\Z")

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
-from runs_app import price_list
+from runs_app import model_lists
 from runs_app.engine.refused_schemas import forget_refusal
 from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, LanguageModel
@@ -80,14 +80,14 @@ class Command(VerbCommand):
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
             refuse_input("name: enter the names of models, or use --all for all active models")
-        repricings = price_list.find_repricings(_get_models(names))
+        repricings = model_lists.find_repricings(_get_models(names))
         for repricing in repricings:
             self.write(repricing.summary)
         unpriced = [repricing for repricing in repricings if repricing.problem]
         if names and unpriced:
             refuse_input(f"name: {unpriced[0].summary}; nothing was changed. Use `model set` to enter prices")
-        n = 0 if dry_run else price_list.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
-        self.write(f"{n} models priced from {price_list.get_source_name()}, {len(unpriced)} unchanged")
+        n = 0 if dry_run else model_lists.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
+        self.write(f"{n} models priced from {model_lists.get_source_name()}, {len(unpriced)} unchanged")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))

@@ -8,7 +8,7 @@ from django.template.defaultfilters import filesizeformat
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, resolve_actor
 from evalsite.lib.text.number_format import format_count
-from runs_app.cache_purge import list_purges, measure_cache, purge
+from runs_app.models.cache import list_purges, measure_cache, purge_cache
 
 
 class Command(VerbCommand):
@@ -39,4 +39,4 @@ class Command(VerbCommand):
         by = resolve_actor(user)
         answers = measure_cache().answers
         self.confirm(f"Clear {format_count(answers)} cached answers? The same requests will be paid for again.", yes)
-        self.write(f"{format_count(purge(by=by, reason=reason))} cached answers were cleared")
+        self.write(f"{format_count(purge_cache(by=by, reason=reason))} cached answers were cleared")

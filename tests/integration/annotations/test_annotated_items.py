@@ -12,7 +12,7 @@ from datasets_app.models import Dataset
 from grading_app.models import RatedAnswer, RatingQueue
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queues
-from runs_app.annotations import annotate
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.queues import make_queue
 from tests.page_text import page_text

@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
-from runs_app.annotations import annotate
 from runs_app.models import Annotation
+from runs_app.models.annotations import annotate
 from tests.page_text import page_text
 
 

@@ -4,8 +4,8 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from runs_app import deletion
-from runs_app.annotations import annotate
 from runs_app.models import Annotation
+from runs_app.models.annotations import annotate
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate
+from runs_app.models.annotations import annotate
 from tests.page_text import page_text
 
 

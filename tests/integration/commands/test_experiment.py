@@ -9,7 +9,7 @@ from django.db.models import F
 from evalsite.lib.history import StatusChange
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.management import progress_bar
+from runs_app.management import started_work
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Run, Trial
 from tests.factories import make_user
 
@@ -189,7 +189,7 @@ def test_a_pilot_launches_its_trials_and_the_next_launch_the_rest(manage, pilot)
 
 
 def test_wait_waits_only_for_the_trials_of_a_pilot(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all()))
+    monkeypatch.setattr(started_work, "sleep", lambda _: end_runs(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--pilot", "1", "--wait")
     assert waited.code == 0
     assert "1 done, 0 failed" in waited.out
@@ -209,14 +209,14 @@ def test_a_pilot_of_zero_trials_is_refused(manage, pilot):
 
 
 def test_waiting_exits_with_0_when_all_trials_are_done(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all()))
+    monkeypatch.setattr(started_work, "sleep", lambda _: end_runs(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 0
     assert "2 done, 0 failed" in waited.out
 
 
 def test_waiting_ends_with_1_when_work_failed(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all(), "failed"))
+    monkeypatch.setattr(started_work, "sleep", lambda _: end_runs(Run.objects.all(), "failed"))
     assert manage("experiment", "launch", "pilot", "--wait").code == 1
 
 
@@ -233,7 +233,7 @@ def test_waiting_ends_with_4_when_the_budget_paused_the_runs(manage, pilot, monk
             paused_by_budget=True,
         )
 
-    monkeypatch.setattr(progress_bar, "sleep", run_out)
+    monkeypatch.setattr(started_work, "sleep", run_out)
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 4
     assert "reached" in waited.err
@@ -241,9 +241,9 @@ def test_waiting_ends_with_4_when_the_budget_paused_the_runs(manage, pilot, monk
 
 def test_waiting_without_a_worker_says_how_to_start_one(manage, pilot, monkeypatch):
     seconds = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(progress_bar, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(started_work, "monotonic", lambda: next(seconds))
     looks = iter([0, 0, 0, 1])
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: next(looks) and end_runs(Run.objects.all()))
+    monkeypatch.setattr(started_work, "sleep", lambda _: next(looks) and end_runs(Run.objects.all()))
     assert "No worker is running" in manage("experiment", "launch", "pilot", "--wait").err
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import price_list
+from runs_app import model_lists
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.pricing import tokens
 from tests.factories import make_endpoint
@@ -37,7 +37,7 @@ LISTED = {
 
 @pytest.fixture(autouse=True)
 def list_prices(tmp_path, monkeypatch):
-    (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
+    (tmp_path / model_lists.LIST).write_text(json.dumps(LISTED))
     monkeypatch.setattr(tokens, "find_litellm_folder", lambda: tmp_path)
 
 
@@ -58,7 +58,7 @@ def test_a_price_is_copied_with_source_and_date_and_old_and_new_values_are_print
     )
     assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
     assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
-    assert model.price_source == price_list.get_source_name()
+    assert model.price_source == model_lists.get_source_name()
     assert abs((model.price_date - date.today()).days) <= 1  # noqa: DTZ011
 
 

@@ -9,12 +9,12 @@ from django.utils import timezone
 
 from grading_app.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.cache_purge import measure_cache
 from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
+from runs_app.models.cache import measure_cache
 from tests.factories.engine import build_reply
 from tests.integration.engine.test_the_response_cache import make_cached_experiment
 

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from grading_app.consistency_check import find_differences
 from runs_app.engine.worker_registration import WorkerRegistration
-from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.forms.experiments import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests import factories
 from tests.factories.engine import admit, build_reply, drain

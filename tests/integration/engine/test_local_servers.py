@@ -13,8 +13,8 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.llm.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
+from runs_app.processes.worker_process import evict
 from runs_app.simulator import SimulatorConfig, start
 from tests.factories.engine import build_reply
 from tests.integration.gateway.fake_provider import run_fake_provider

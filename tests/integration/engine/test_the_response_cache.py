@@ -7,8 +7,8 @@ import pytest
 from datasets_app.models import Dataset
 from grading_app.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.cache_purge import purge
 from runs_app.models import Attempt, CachedAnswer, Prompt, Run, Sampler, Trial
+from runs_app.models.cache import purge_cache
 from tests import factories
 from tests.factories.engine import build_reply
 
@@ -97,7 +97,7 @@ def test_a_cache_purge_deletes_all_cached_answers_and_no_trials(transactional_db
     call, requests = record_requests()
     run_control.launch(make_cached_experiment("first"), by="test")
     drain_with(call)
-    assert purge(by="a curator") == 6
+    assert purge_cache(by="a curator") == 6
     run_control.launch(make_cached_experiment("second"), by="test")
     drain_with(call)
     assert len(requests) == 12

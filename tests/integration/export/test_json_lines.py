@@ -7,8 +7,8 @@ from grading_app.models import Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate
 from runs_app.models import Point, Trial
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.judges import write_ledger
 

@@ -22,7 +22,6 @@ from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
 from grading_app.tasks import move_experiment_rows
 from runs_app import deletion
-from runs_app.annotations import annotate
 from runs_app.models import (
     Attempt,
     CachedAnswer,
@@ -35,6 +34,7 @@ from runs_app.models import (
     Trial,
     Worker,
 )
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runs_app.llm import gateway
 from runs_app.llm.answers import read_openai_answer
 from runs_app.llm.calls import CallFailure
-from runs_app.llm.dry_run import ReplayTransport
+from runs_app.llm.gateway import ReplayTransport
 from runs_app.llm.keys import KEYLESS
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.replies import read_reply

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runs_app.llm.keys import list_secrets, read_key, redact_body
-from runs_app.llm.stored_keys import FILE_NAME, KeyRefused, load_stored_keys, store_key
+from runs_app.llm.keys import FILE_NAME, KeyRefused, list_secrets, load_stored_keys, read_key, redact_body, store_key
 
 NAME, KEY = "EVALSITE_KEY_LAB", "sk-lab-0123456789"
 

@@ -10,8 +10,8 @@ from django.utils import timezone
 from datasets_app.models import Asset
 from evalsite.lib import permissions
 from grading_app.rating import session
-from runs_app.annotations import annotate
 from runs_app.models import Run, TextSet, Tick, Worker
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.gradings import make_scale_rubric
 from tests.factories.judges import make_grader, make_starter_rubric

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.forms import model_to_dict
 
 from evalsite.lib.history import StatusChange, format_for_history
-from runs_app import price_list
+from runs_app import model_lists
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from tests import factories
@@ -86,8 +86,8 @@ def test_a_copied_list_price_is_recorded_and_unchanged_prices_are_not(model, as_
     unread = LanguageModel.objects.get(pk=model.pk)
     LanguageModel.objects.update(max_output_tokens=50)
     before = {"input_price": Decimal(1), "output_price": Decimal(2)}
-    listed = price_list.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
-    assert price_list.apply_repricings([listed], by=people["operator"]) == 1
+    listed = model_lists.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
+    assert model_lists.apply_repricings([listed], by=people["operator"]) == 1
     assert [change[0] for change in list_changes(model)] == ["input price", "price source", "price date"]
     assert list_changes(model)[0][:4] == ("input price", "1", "2.5", "operator")
     assert LanguageModel.objects.get().max_output_tokens == 50

@@ -7,8 +7,8 @@ from django.urls import reverse
 
 from grading_app.filters import TrialFilter
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate
 from runs_app.models import Trial
+from runs_app.models.annotations import annotate
 from runs_app.trial_list import trial_order, trial_pagination
 from tests import factories
 from tests.page_text import page_text

@@ -19,7 +19,7 @@ from evalsite.lib.history import StatusChange
 from runs_app import first_study, model_lists
 from runs_app.engine import preflight
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.llm.stored_keys import FILE_NAME, load_stored_keys
+from runs_app.llm.keys import FILE_NAME, load_stored_keys
 from runs_app.model_lists import ListedModel
 from runs_app.models import Endpoint, Experiment, LanguageModel, Preflight, Prompt, Trial
 from runs_app.planning.shipped_designs import create_shipped_designs

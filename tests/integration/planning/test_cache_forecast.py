@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from runs_app import cache_purge
-from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler
+from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler, cache
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from tests.factories.drafts import make_draft_dimension, make_draft_experiment, make_questions
@@ -81,7 +80,7 @@ def test_no_cache_hits_are_forecast_for_a_later_wave_other_items_or_other_dimens
 
 
 def test_no_cache_hits_are_forecast_after_a_cache_purge(cached):
-    cache_purge.purge(by="a curator")
+    cache.purge_cache(by="a curator")
     assert estimate(make_equal_design("again", cached)).foreseen == 0
     Run.objects.filter(experiment=cached).update(started_at=timezone.now() + timedelta(seconds=1))
     assert estimate(make_equal_design("later", cached)).foreseen == 3

@@ -27,8 +27,8 @@ from grading_app.rating.presentation_order import SessionItems, order_steps, shu
 from grading_app.rating.queue_results import make_norms
 from grading_app.rating.queues import draw_keys, draw_single_answers
 from runs_app import deletion
-from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
+from runs_app.models.conditions import load_labels
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in

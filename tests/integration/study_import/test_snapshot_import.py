@@ -20,8 +20,8 @@ from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError,
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
-from runs_app.annotations import annotate
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Prompt, Run, Trial
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_numbered_items, make_rater, make_strict_rubric, rate_all

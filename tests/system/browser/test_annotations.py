@@ -8,8 +8,8 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate
 from runs_app.models import Annotation
+from runs_app.models.annotations import annotate
 from tests import factories
 from tests.system.browser.conftest import create_session
 from tests.system.browser.page_checks import LAPTOP, press_and_wait

@@ -8,13 +8,13 @@ from django.db import OperationalError
 
 from grading_app.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.cache_purge import purge
 from runs_app.engine import outcomes
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
+from runs_app.models.cache import purge_cache
 from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.engine import admit, build_reply, run_at_once
@@ -186,4 +186,4 @@ def use_and_purge_cache():
     trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
     take_cache_keys({trial: f"key {random.randrange(20)}" for trial in trials})
     if random.random() < 0.2:
-        purge(by="test")
+        purge_cache(by="test")

@@ -157,8 +157,8 @@ import argparse
 from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
 from grading_app.forms.experiments import ExperimentForm
-from runs_app.forms.launched_experiment import LaunchedExperimentForm
-from runs_app.management.run_control_verbs import _add_settings
+from runs_app.forms.experiments import LaunchedExperimentForm
+from runs_app.management.experiment_verbs import _add_settings
 from runs_app.models import Experiment
 from grading_app.publish.report.build import TEXTS_AND_SETTINGS
 
