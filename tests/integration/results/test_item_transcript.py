@@ -32,7 +32,7 @@ def owner():
 def make_study(owner, *, items=3, models=("large", "small"), answer=lambda item, *_: item.target, **fields):
     experiment = factories.make_experiment(
         "sums", owner=owner, dataset=fields.pop("dataset", None) or factories.make_dataset("sums", items),
-        models=[factories.make_model(name) for name in models], scorers=["numeric"], **fields,
+        models=[factories.make_model(name) for name in models], **{"scorers": ["numeric"], **fields},
     )  # fmt: skip
     for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=answer)
@@ -176,7 +176,7 @@ def test_an_answer_of_ten_megabytes_is_cut_in_the_database(client, owner, capsys
     text = ("A long answer with some ordinary words in it. " * (TEN_MB // 46 + 1))[:TEN_MB]
     messages = [{"role": "user", "content": "Write a book."}, {"role": "assistant", "content": text}]
     fields = {"answer": text, "reasoning": text, "raw_response": text, "messages": messages}
-    experiment = make_study(owner, answer=lambda item, *_: fields if item.key == "item-1" else "2")
+    experiment = make_study(owner, scorers=[], answer=lambda item, *_: fields if item.key == "item-1" else "2")
     open_transcript(client, experiment, "item-2")
     started, began = time.perf_counter(), time.process_time()
     with CaptureQueriesContext(connection) as queries:
