@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from runs_app.engine.external_queue import ExternalQueue
 logger = logging.getLogger("evalsite.gateway")
 
 KEPT_S, REFRESH_S = 5.0, 4.0  # How long a value is kept, and after how long it is read again.
+BESIDE_S = 0.005  # How much later, so that the call that found it old has been sent: both need the interpreter.
 MAX_KEPT = 1000
 
 Value = TypeVar("Value")
@@ -42,6 +44,7 @@ class KeptValues(Generic[Value]):
 
     async def _refresh(self, key: Any, read: Callable[[], Awaitable[Value]]) -> None:
         try:
+            await asyncio.sleep(BESIDE_S)
             await self._read(key, read)
         except Exception:
             logger.exception("a kept value cannot be read again")

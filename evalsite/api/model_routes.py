@@ -16,10 +16,10 @@ PATHS: dict[str, str] = {ExternalCall.Form.OPENAI: "/chat/completions", External
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What all calls to one model of an experiment share: the run with its design, and the way to its provider.
+    """The run and the provider's address of all calls to one model of an experiment.
 
-    `form` is the API that the provider speaks, which may be none of PATHS. `problem` says why the endpoint cannot be
-    called, and is usually empty.
+    The run was fetched with its design. `form` is the API that the provider speaks, which may be none of PATHS.
+    `problem` says why the endpoint cannot be called, and is usually empty.
     """
 
     run: Run

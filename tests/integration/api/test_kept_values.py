@@ -8,6 +8,11 @@ from evalsite.api.kept_values import KeptValues
 from runs_app.engine.external_queue import Executors, ExternalQueue
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr("evalsite.api.kept_values.BESIDE_S", 0)
+
+
 def run(scene):
     """Return the answers of the scene's reads, which end the program's calls at "refused"."""
 
@@ -50,6 +55,27 @@ def test_an_old_value_is_read_before_the_call(monkeypatch):
 def test_a_value_is_read_again_beside_the_call_and_forgotten_if_it_may_not_be_kept(monkeypatch):
     monkeypatch.setattr("evalsite.api.kept_values.REFRESH_S", 0)
     assert run(get_in_turn)[0] == ["first", "first", "second", "third"]
+
+
+def test_a_refresh_lets_the_call_that_needs_it_go_first(monkeypatch):
+    monkeypatch.setattr("evalsite.api.kept_values.REFRESH_S", 0)
+    monkeypatch.setattr("evalsite.api.kept_values.BESIDE_S", 0.05)
+    values, reads = KeptValues(bool), []
+
+    async def read():
+        reads.append(1)
+        return "value"
+
+    async def main():
+        queue = ExternalQueue(Executors(None, None, None))
+        for _ in range(2):
+            await values.get(queue, "key", read)
+        await asyncio.sleep(0)
+        n_before = len(reads)
+        await queue.finish()
+        return n_before, len(reads)
+
+    assert asyncio.run(main()) == (1, 2)
 
 
 def test_calls_at_the_same_time_share_one_refresh(monkeypatch):
