@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from evalsite.lib.stats.t_interval import compute_bounded_interval
+from evalsite.lib.stats import AnswerSums, compute_bounded_interval, estimate_effective_size
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.condition_pairs import odds_ratio_interval
 from grading_app.statistics.factorial_model import fit_factors

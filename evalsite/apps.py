@@ -16,7 +16,7 @@ class EvalsiteAdminConfig(SimpleAdminConfig):
     Workers and most commands need neither, and their import takes two fifths of the start of a process.
     """
 
-    default_site = "evalsite.lib.web.admin_site.EvalsiteAdminSite"
+    default_site = "evalsite.lib.web.admin.EvalsiteAdminSite"
 
     def ready(self) -> None:
         checks.register(check_dependencies, checks.Tags.admin)

@@ -9,9 +9,8 @@ from django.urls import include, path
 
 from evalsite import views
 from evalsite.home import home
-from evalsite.lib.web.sign_in import SignInView
-from evalsite.lib.web.sign_in_links import welcome
-from evalsite.search import search
+from evalsite.lib.web.sign_in import SignInView, welcome
+from evalsite.views import search
 
 admin.autodiscover()  # Not earlier (`evalsite.apps`).
 

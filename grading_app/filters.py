@@ -10,8 +10,8 @@ from django.db.models import Avg, Exists, OuterRef, Q, QuerySet
 from django.utils.functional import cached_property
 
 from datasets_app.models import Item
-from evalsite.lib.web.choice_fields import NamedChoiceField, get_choice_field
 from evalsite.lib.web.filters import ParameterFilter, RowFilter, WholeNumberFilter, YesNoFilter
+from evalsite.lib.web.form_fields import NamedChoiceField, get_choice_field
 from grading_app.models import Grading
 from grading_app.raters.disagreements import filter_disagreements
 from grading_app.results.scores import Measure, list_grader_measures, match_measure

@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.key_ranges import iterate_key_ranges
+from evalsite.lib.sql import iterate_key_ranges
 from evalsite.lib.text.number_format import format_count
 from grading_app.scoring.grading import is_graded
 from runs_app.models import Attempt, Experiment, Run, Trial

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticUndefined
 
 from datasets_app.generators.answer_rules import AnswerRule
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 
 COUNT = "count"  # The number of cases to draw. It belongs to the point and never changes the cases.
 MAX_REPEATS = 1000  # After so many repeated draws in a row, a point has hardly another case.

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import datasets_app.generators as package
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 
 if TYPE_CHECKING:
     from datasets_app.generators.generator import Generator  # Imports pydantic, which the models do not need.

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.records import FileError
-from evalsite.lib.hints import find_closest
+from evalsite.lib.text.names import find_closest
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})

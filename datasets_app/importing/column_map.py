@@ -19,7 +19,7 @@ from typing import Any
 
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
 SHEET = "sheet"

@@ -35,7 +35,7 @@ from datasets_app.importing.table_readers import (
     parse_json,
     read_rows,
 )
-from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.text.characters import describe_unstorable
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
 PREVIEW_CHARS = 5_000

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import Limits
 from datasets_app.importing.records import FileError, ReadingReport, TableRow
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 
 SPREADSHEET_SUFFIXES = frozenset({".xlsx", ".xlsm", ".ods"})
 HEADER_WITHIN = 20  # Rows in which the header is searched. Titles and notes may precede it.

@@ -22,7 +22,7 @@ from datasets_app.importing.spreadsheet_reader import (
     read_spreadsheet,
     to_value,
 )
-from evalsite.lib.text.pg_text import describe_unstorable, replace_unstorable
+from evalsite.lib.text.characters import describe_unstorable, replace_unstorable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"}) | SPREADSHEET_SUFFIXES
 DELIMITERS = ",;\t|"

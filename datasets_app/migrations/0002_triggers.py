@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from evalsite.lib.triggers import InstallTriggers
+from evalsite.lib.migration_operations import InstallTriggers
 
 
 class Migration(migrations.Migration):

@@ -14,9 +14,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+from evalsite.lib.constraints import constrain_numbers
 from evalsite.lib.history import Actor, make_author_columns
-from evalsite.lib.range_constraints import constrain_numbers
-from evalsite.lib.text.pg_text import replace_unstorable
+from evalsite.lib.text.characters import replace_unstorable
 
 LOCK_CLASS = 0x6A6F6273  # The first key of the advisory locks of workers that perform jobs.
 LATE_AFTER = timedelta(seconds=10)  # A free worker starts a job within a second.

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from datasets_app.content_hash import hash_contents
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.history import (
     Actor,
@@ -28,7 +28,6 @@ from evalsite.lib.history import (
     save_with_history,
 )
 from evalsite.lib.permissions import is_member, is_viewer
-from evalsite.lib.range_constraints import constrain_numbers
 
 ABOUT = ("title", "description", "source", "licence")
 BATCH = 2000

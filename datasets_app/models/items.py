@@ -16,9 +16,8 @@ from django.urls import reverse
 
 from datasets_app.content_hash import describe_item_content
 from datasets_app.models.datasets import Dataset
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import LARGEST_FLOAT, constrain_choices, constrain_numbers
 from evalsite.lib.ops.shared_files import SharedFile
-from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 
 EXCERPT_CHARS = 240
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models
 
 from datasets_app.models.datasets import Dataset
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_numbers
 
 
 @constrain_numbers()

@@ -51,7 +51,7 @@ from datasets_app.parametric.manifolds import (
     StrictModel,
     Window,
 )
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 from evalsite.lib.text.strict_yaml import YamlError, join_path, parse_yaml
 
 MODES = ("grid", "list", "manifold")

@@ -19,7 +19,7 @@ from datasets_app.models.datasets import CurationError, list_keys
 from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 

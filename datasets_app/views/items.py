@@ -22,7 +22,7 @@ from datasets_app.views.datasets import drop_cursors, make_item_filter
 from datasets_app.views.permissions import get_visible_dataset, get_visible_item, make_dataset_context, redirect_back
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import build_text_response
 

@@ -16,7 +16,7 @@ from evalsite.api.filters import FILTERED, find_wave, read_filters
 from evalsite.api.problems import Problem
 from evalsite.api.schemas import FiguresOut
 from evalsite.lib.text.hashing import hash_content
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from grading_app.forms.figures import FigureForm
 from grading_app.models import GradeCondition
 from grading_app.publish.export.command_process import parquet_from_process

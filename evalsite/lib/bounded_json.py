@@ -9,7 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.fields import InvalidJSONInput
 
-from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.text.characters import describe_unstorable
 
 MAX_CHARACTERS = 1_000_000
 MAX_LEVELS = 50

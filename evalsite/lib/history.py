@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, transaction
 
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_numbers
 
 Actor = User | AnonymousUser | str | None
 """The author of a change: a signed-in user, or a name such as "worker host:123" or "command line"."""

@@ -1,8 +1,12 @@
-"""SQL that the ORM cannot express: the rows of a fixed statement, and functions of PostgreSQL."""
+"""SQL that the ORM cannot express, and iteration over many rows by key.
+
+The iteration uses short statements, so that no database snapshot stays open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
@@ -22,3 +26,31 @@ class OctetLength(Func):
 
     function = "octet_length"
     output_field = IntegerField()
+
+
+PAGE_ROWS = 5_000
+
+
+@contextmanager
+def open_raw_cursor() -> Iterator[Any]:
+    """Yield psycopg's own cursor.
+
+    In DEBUG, Django's cursor would keep every statement, and so every page, in memory.
+    """
+    with connection.cursor() as wrapped:
+        yield wrapped.cursor
+
+
+def iterate_key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:
+    """Return ranges (low, high) of keys, ascending; low is excluded, high is included. Each holds `size` selected keys.
+
+    `keys_sql` selects one column called `id`. It comes from this project's code, never from a request. The keys are
+    read once, at the start: rows that are added later belong to no range, and deleted rows leave a range shorter.
+    """
+    statement = f"""SELECT id FROM (
+        SELECT id, row_number() OVER (ORDER BY id) AS place, count(*) OVER () AS total FROM ({keys_sql}) AS keys
+    ) AS numbered WHERE place %% %(size)s = 0 OR place = total ORDER BY id"""  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**params, "size": size})
+        highs = [high for (high,) in cursor.fetchall()]
+    return zip([0, *highs[:-1]], highs, strict=True) if highs else iter(())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
+from evalsite.lib.stats import AnswerSums, estimate_effective_size
 from grading_app.scoring.grading import grade_trials
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision

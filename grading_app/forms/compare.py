@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from evalsite.lib.web.choice_fields import NamedChoiceField
+from evalsite.lib.web.form_fields import NamedChoiceField
 from grading_app.results.comparison.condition_sides import ConditionSide
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, match_measure

@@ -8,7 +8,7 @@ from django import forms
 from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.web.choice_fields import add_create_link, offer_rows
+from evalsite.lib.web.form_fields import add_create_link, offer_rows
 from grading_app.forms.rating import rubric_label
 from grading_app.judging.judge_draw import draw_graders
 from grading_app.judging.usable_versions import select_usable

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Item
-from evalsite.lib.web.choice_fields import (
+from evalsite.lib.web.form_fields import (
     get_choice_field,
     get_offered_rows,
     get_row_field,

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
+from evalsite.lib.web.form_fields import NamedChoiceField, list_choices_in_errors
 from grading_app.parametric.surface_figures import PREFIX
 from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.figures.print_style import MM_PER_INCH, PALETTES, PrintStyle

@@ -8,7 +8,7 @@ from django import forms
 from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.web.choice_fields import add_create_link
+from evalsite.lib.web.form_fields import add_create_link
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.item_rubrics import RubricWriter
 from grading_app.models import Rubric

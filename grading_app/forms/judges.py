@@ -8,7 +8,7 @@ from django import forms
 from django.db.models import Q
 from django.urls import reverse
 
-from evalsite.lib.web.choice_fields import add_create_link, offer_rows
+from evalsite.lib.web.form_fields import add_create_link, offer_rows
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.usable_versions import select_usable, select_usable_graders
 from grading_app.models import Grader, Panel, Rubric

@@ -12,7 +12,7 @@ from django.core.validators import ProhibitNullCharactersValidator
 
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
-from evalsite.lib.web.choice_fields import offer_rows
+from evalsite.lib.web.form_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.judging.usable_versions import select_usable
 from grading_app.models import RatingQueue, Rubric

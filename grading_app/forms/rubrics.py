@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from evalsite.lib.web.choice_fields import offer_rows
+from evalsite.lib.web.form_fields import offer_rows
 from grading_app.models import Rubric
 from runs_app.forms.definitions import PromptForm, offer_try_rows
 from runs_app.models import Experiment, ItemText, LanguageModel, Sampler, TextSet, Trial

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from evalsite.lib.web.choice_fields import get_choice_field
+from evalsite.lib.web.form_fields import get_choice_field
 from runs_app.forms.fields import RulesField
 from runs_app.scorers.scoring_rules import list_scorer_choices
 

@@ -9,7 +9,7 @@ from django import forms
 from datasets_app.forms import SlugField
 from datasets_app.models import Dataset
 from datasets_app.pending_uploads import MIB, PendingUpload, get_most_bytes
-from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
+from evalsite.lib.web.form_fields import get_choice_field, offer_rows
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.text_files import YAML
 from grading_app.study_import.upload_reader import SNAPSHOT

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.sql import open_raw_cursor
 from grading_app.judging import grade_conditions
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_options import OnEmpty

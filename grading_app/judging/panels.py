@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.sql import open_raw_cursor
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from evalsite.lib.history import Actor
-from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.sql import open_raw_cursor
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions
 from grading_app.judging.verdicts import Verdict, read_verdict

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from grading_app.judging import panels
 from grading_app.judging.verdicts import KEYS, Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric

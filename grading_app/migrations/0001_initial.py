@@ -6,7 +6,7 @@ import grading_app.models.rating
 from django.conf import settings
 from django.db import migrations, models
 
-from evalsite.lib.initial_migration import ModelCreation
+from evalsite.lib.migration_operations import ModelCreation
 
 
 class Migration(ModelCreation):

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from evalsite.lib.triggers import InstallTriggers
+from evalsite.lib.migration_operations import InstallTriggers
 
 
 ANSWER_SCORE = migrations.CreateModel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from evalsite.lib.range_constraints import LARGEST_FLOAT, SIGNED, constrain_numbers
+from evalsite.lib.constraints import LARGEST_FLOAT, SIGNED, constrain_numbers
 from runs_app.models import Experiment
 
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_numbers
 from runs_app.models import Condition, Experiment, Preregistration
 
 

@@ -10,8 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
-from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.text.names import write_as_words
 from evalsite.lib.text.number_format import format_score
 from grading_app.models.rubrics import Grader, Panel, Rubric

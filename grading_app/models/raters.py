@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
+from evalsite.lib.constraints import SIGNED, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import RATER, get_roles
-from evalsite.lib.range_constraints import SIGNED, constrain_numbers
 from evalsite.lib.text.hashing import build_condition_id, hash_token, slugify_name
 from grading_app.models.gradings import GradeCondition, Grading, Preference
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError, Rating, RatingQueue

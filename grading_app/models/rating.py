@@ -18,10 +18,9 @@ from django.utils import timezone
 
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import LARGEST_FLOAT, constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member, is_operator
-from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 from evalsite.lib.text.hashing import hash_content, hash_token
 from grading_app.models.rubrics import FIRST, NEITHER, SECOND, Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial

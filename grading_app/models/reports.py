@@ -10,9 +10,8 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_token
 from runs_app.models import Experiment
 

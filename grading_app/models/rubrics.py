@@ -12,10 +12,9 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, TransitionError, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from evalsite.lib.text.names import write_as_words
 from grading_app.models.scales import Scale

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from datasets_app.models import BackgroundJob
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_numbers
 from runs_app.models import Experiment
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalsite.lib.stats import wilson
 from grading_app.parametric.answer_texts import (
     MAX_ANSWERS,
     MAX_PROMPTS,
@@ -31,7 +32,6 @@ import math
 from collections import Counter
 
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.stats.wilson import wilson
 from grading_app.results.answer_aggregates import make_answer_aggregate
 from grading_app.results.cached_aggregates import get_aggregate
 from grading_app.results.scores import IN_SCOPE

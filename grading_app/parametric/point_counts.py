@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
+from evalsite.lib.stats import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
 from grading_app.results.answer_aggregates import (
     MAX_ANSWERS_PER_REQUEST,

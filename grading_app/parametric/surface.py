@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.stats.wilson import Interval
+from evalsite.lib.stats import Interval
 from grading_app.parametric.point_counts import CellCounts, PointCounts, sum_cells
 from grading_app.statistics.reason_score import MIN_SHOWN_TRUNCATION, format_share
 from runs_app.stopping.rules import Tally

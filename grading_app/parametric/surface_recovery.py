@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets_app.models import Dataset
-from evalsite.lib.key_ranges import open_raw_cursor
-from evalsite.lib.stats.wilson import Interval
+from evalsite.lib.sql import open_raw_cursor
+from evalsite.lib.stats import Interval
 from grading_app.models import GradeCondition
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment

@@ -9,7 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from datasets_app.models import Item
-from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
+from evalsite.lib.web.form_fields import NamedChoiceField, list_choices_in_errors
 from grading_app.models import BlindReading
 from grading_app.results.frames import load_condition_labels
 from grading_app.results.scores import EXCLUSIONS, Measure, list_measures, match_measure

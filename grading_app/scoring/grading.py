@@ -20,8 +20,7 @@ from typing import Any
 from django.db.models import Sum
 
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
-from evalsite.lib.sql import fetch_rows
+from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
 from grading_app.models import GradeCondition
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.experiment_options import OnEmpty

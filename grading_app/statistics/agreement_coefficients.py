@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile
 from grading_app.statistics.intervals import Spread
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Integers, Ratings

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import AgreementEstimate, describe_coverage, estimate_mean
 from grading_app.statistics.measures import Coefficient

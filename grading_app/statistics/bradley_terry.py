@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalsite.lib.stats.t_interval import student_quantile
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile, student_quantile
 from grading_app.statistics.bootstrap import (
     MAX_DEGENERATE_SHARE,
     MIN_PERCENTILE_ITEMS,

@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass, replace
 
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from evalsite.lib.stats.t_interval import student_quantile
-from evalsite.lib.stats.wilson import modified_wilson
+from evalsite.lib.stats import AnswerSums, estimate_effective_size, modified_wilson, student_quantile
 
 
 @dataclass(frozen=True, slots=True)

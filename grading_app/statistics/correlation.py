@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.t_interval import student_quantile
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.item_scores import Floats
 

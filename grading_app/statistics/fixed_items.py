@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.condition_pairs import MAX_PAIRS, ConditionPair, compare_conditions, correct_pair
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores

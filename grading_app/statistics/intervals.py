@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.clusters import ClusterSums, clustered_mean, clustered_share
 from grading_app.statistics.paired import FLIP_INTERVAL, STUDENT_INTERVAL, TANGO_INTERVAL, PairedChange
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.bootstrap import Clusters, bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.clusters import clustered_mean
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, compute_moments

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.factorial_model import Term, list_terms, select_estimable_terms
 from grading_app.statistics.item_scores import Floats, ItemScores
 

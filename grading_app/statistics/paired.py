@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats import student_quantile
 from grading_app.statistics.paired_intervals import exact_mcnemar_p, gaffke_interval, mcnemar_p, tango_interval
 
 MAX_EXACT_ITEMS = 16

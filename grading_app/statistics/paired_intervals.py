@@ -9,7 +9,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evalsite.lib.stats.wilson import Interval, normal_quantile
+from evalsite.lib.stats import Interval, normal_quantile
 from grading_app.statistics.intervals import bounded_score_interval
 from runs_app.stopping.rules import Tally
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalsite.lib.stats.t_interval import student_quantile
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile, student_quantile
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]

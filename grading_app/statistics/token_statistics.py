@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import normal_quantile
 
 BINS = 32
 

@@ -12,7 +12,7 @@ from django.db import connection, models
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.checksummed_zip import iterate_pieces
-from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.sql import open_raw_cursor
 from grading_app.models import (
     Adjudication,
     Grading,

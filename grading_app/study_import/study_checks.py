@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.text.characters import describe_unstorable
 from grading_app.study_import.study import USAGE, Study, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
 from runs_app.scorers.scorers import LARGEST_SCORE, is_valid_score

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.raters import disagreements
 from grading_app.raters.adjudication import AdjudicationError, adjudicate, may_adjudicate

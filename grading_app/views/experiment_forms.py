@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.addresses import find_page
-from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.experiments import ExperimentForm
 from grading_app.judging.grader_specs import create_experiment

@@ -20,7 +20,7 @@ from datasets_app.views.permissions import redirect_back
 from evalsite.lib.favourites import change_star
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import is_member, members_only, readers_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.figures import FigureForm
 from grading_app.models import BlindReading

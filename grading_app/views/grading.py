@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.forms.rules import RuleForm

@@ -16,7 +16,7 @@ from datasets_app.models import Item
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
 from grading_app.judging.item_rubrics import request_rubrics

@@ -18,7 +18,7 @@ from django_htmx.http import trigger_client_event
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_money
-from evalsite.lib.web.choice_fields import fetch_choices, get_row_field
+from evalsite.lib.web.form_fields import fetch_choices, get_row_field
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.drawn_judges import DrawnJudgesForm

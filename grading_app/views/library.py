@@ -24,7 +24,7 @@ from django_htmx.http import trigger_client_event
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.diff import DiffRow, compare_lines
-from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names

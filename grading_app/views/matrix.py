@@ -16,7 +16,7 @@ from django_htmx.http import push_url
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.web.filter_chips import list_filter_chips
+from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.matrix import MatrixForm

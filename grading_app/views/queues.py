@@ -16,8 +16,7 @@ from datasets_app.models.datasets import CurationError
 from datasets_app.tables import BadgeHistoryTable
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import fetch_choices, get_first_error
 from evalsite.lib.web.list_page import ListPage, paginate_table
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm

@@ -17,7 +17,7 @@ from datasets_app.job_texts import describe_job
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.pending_uploads import PendingUpload
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.study_import import StudyUploadForm
 from grading_app.study_import.import_jobs import CHECK, IMPORT, TASK, load_report

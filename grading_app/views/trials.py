@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.filter_chips import list_filter_chips
+from evalsite.lib.web.filters import list_filter_chips
+from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.long_text import build_text_response
 from grading_app.filters import TrialFilter
 from grading_app.models import GradeCondition, Grading

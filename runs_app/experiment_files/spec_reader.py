@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 from evalsite.lib.text.strict_yaml import YamlError, join_path, parse_yaml
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.model_draw import DrawSpec

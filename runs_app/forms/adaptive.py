@@ -9,7 +9,7 @@ from django import forms
 from pydantic import ValidationError
 
 from evalsite.lib.text.strict_yaml import YamlError, parse_yaml
-from evalsite.lib.web.choice_fields import get_choice_field
+from evalsite.lib.web.form_fields import get_choice_field
 from runs_app.bounds import ADAPTIVE
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
 from runs_app.forms.fields import bounded_integer, bounded_number, split_names

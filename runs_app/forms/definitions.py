@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.bounded_json import BoundedJSONField
-from evalsite.lib.web.choice_fields import offer_rows
+from evalsite.lib.web.form_fields import offer_rows
 from runs_app.forms.fields import state_bounds
 from runs_app.models import Dimension, LanguageModel, Prompt, Sampler
 

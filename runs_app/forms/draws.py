@@ -9,7 +9,7 @@ from django import forms
 from django.core import signing
 from pydantic import ValidationError
 
-from evalsite.lib.web.choice_fields import get_offered_rows
+from evalsite.lib.web.form_fields import get_offered_rows
 from runs_app.experiment_files.model_draw import (
     DEFAULT_BANDS,
     DEFAULT_SEED,

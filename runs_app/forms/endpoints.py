@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
-from evalsite.lib.web.choice_fields import offer_rows
+from evalsite.lib.web.form_fields import offer_rows
 from runs_app.forms.fields import lock_field, split_names, state_bounds
 from runs_app.models import Endpoint, LanguageModel
 

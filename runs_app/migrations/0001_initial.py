@@ -13,7 +13,7 @@ from decimal import Decimal
 from django.conf import settings
 from django.db import migrations, models
 
-from evalsite.lib.initial_migration import ModelCreation
+from evalsite.lib.migration_operations import ModelCreation
 
 
 class Migration(ModelCreation):

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from evalsite.lib.triggers import InstallTriggers
+from evalsite.lib.migration_operations import InstallTriggers
 
 # The queue's scheduler is off, and no hook is called. Rows of these tables are not signed: anybody who can write to the
 # database could name code in them that the queue would run.

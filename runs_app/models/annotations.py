@@ -16,9 +16,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models import Item
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.permissions import is_member, is_operator
-from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.experiments import Experiment
 from runs_app.models.trials import Trial
 

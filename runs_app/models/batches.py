@@ -12,9 +12,8 @@ from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet
-from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run

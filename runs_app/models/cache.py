@@ -9,8 +9,8 @@ from typing import Self
 from django.db import connection, models, transaction
 from django.db.models import Min, QuerySet
 
+from evalsite.lib.constraints import constrain_numbers
 from evalsite.lib.history import Actor, StatusChange, record_changes
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_count
 from runs_app.models.trials import Trial
 

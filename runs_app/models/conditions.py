@@ -13,8 +13,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
-from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from runs_app.experiment_options import BudgetPolicy
 from runs_app.models.designs import Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel

@@ -14,12 +14,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, TransitionError, TransitionQuerySet
 from evalsite.lib.permissions import is_curator, is_member
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.characters import describe_unstorable
 from evalsite.lib.text.hashing import hash_content
-from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
 from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, build_range_constraints
 

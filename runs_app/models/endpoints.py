@@ -15,9 +15,8 @@ from django.db.models import TextChoices  # Not models.TextChoices: the related 
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.permissions import is_member
-from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.llm import keys
 from runs_app.llm.model_families import is_same_family
 from runs_app.llm.providers import PROVIDERS, SELF_HOSTED

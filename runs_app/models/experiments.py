@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.history import (
     Actor,
@@ -29,7 +29,6 @@ from evalsite.lib.history import (
     record_changes,
 )
 from evalsite.lib.permissions import MEMBERS, VIEWER, is_member, is_operator, is_viewer
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
 from runs_app.experiment_options import BUDGET, OPTIONS
 from runs_app.models.bounded import build_adaptive_constraint, build_range_constraints, describe_column

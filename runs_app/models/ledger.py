@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from django.db import models
 
-from evalsite.lib.range_constraints import SIGNED, Range, constrain_numbers
+from evalsite.lib.constraints import SIGNED, Range, constrain_numbers
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run

@@ -11,8 +11,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from runs_app.models.experiments import Experiment
 
 

@@ -7,10 +7,8 @@ from typing import Any, Self
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
-from evalsite.lib.stats.t_interval import MeanInterval
-from evalsite.lib.stats.wilson import Interval
+from evalsite.lib.constraints import LARGEST_FLOAT, constrain_choices, constrain_numbers
+from evalsite.lib.stats import Interval, MeanInterval
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run

@@ -11,9 +11,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, make_author_columns
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_money
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment

@@ -7,8 +7,8 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
+from evalsite.lib.constraints import constrain_numbers
 from evalsite.lib.history import Actor, make_author_columns
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_content
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run

@@ -11,9 +11,8 @@ from django.db.models import F, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, TransitionQuerySet, record_changes
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, build_range_constraints

@@ -11,9 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models import Dataset, Item
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.designs import Versioned, build_approval_constraint
 from runs_app.models.trials import BLANK
 

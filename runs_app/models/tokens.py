@@ -11,10 +11,9 @@ from django.conf import settings
 from django.db import connection, models, transaction
 from django.utils import timezone
 
-from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import is_operator
-from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_token
 from runs_app.models.experiments import Experiment
 

@@ -15,8 +15,7 @@ from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models import Item
-from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from runs_app.bounds import SCALE_POINT
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment

@@ -7,7 +7,7 @@ from typing import Literal
 
 from django.db import models
 
-from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.constraints import constrain_numbers
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=60)
 

@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from evalsite.lib.stats.t_interval import VALUES_AT_EACH_END, student_quantile
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import (
+    VALUES_AT_EACH_END,
+    AnswerSums,
+    estimate_effective_size,
+    normal_quantile,
+    student_quantile,
+)
 from runs_app.stopping.rules import StoppingRule, Tally
 
 POINTS = 20_000  # Simulated points for each number below, whose standard error is at most .002.

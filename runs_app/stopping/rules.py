@@ -9,8 +9,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Literal
 
-from evalsite.lib.stats.t_interval import MeanInterval, compute_bounded_interval
-from evalsite.lib.stats.wilson import Interval, wilson
+from evalsite.lib.stats import Interval, MeanInterval, compute_bounded_interval, wilson
 
 Correction = Literal["mapped", "excess_counts"]
 Scale = tuple[int, int]  # The lowest and the highest rating.

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import is_member, members_only, readers_only
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from runs_app import run_control

@@ -15,8 +15,7 @@ from datasets_app.tables import HistoryTable
 from evalsite.lib.history import save_with_history
 from evalsite.lib.permissions import is_operator, members_only, operators_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import fetch_choices, get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import model_lists
 from runs_app.engine.refused_schemas import forget_refusal

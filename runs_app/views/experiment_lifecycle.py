@@ -13,8 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import fetch_choices, get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
 from runs_app.experiment_files import spec_reader

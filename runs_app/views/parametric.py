@@ -15,7 +15,7 @@ from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import compare_with_newest
 from datasets_app.parametric.manifolds import DENSITIES
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from runs_app.forms.parametric import SpaceForm, append_task, start_space
 from runs_app.forms.parametric_tasks import TaskValuesForm, find_task, replace_task

@@ -16,7 +16,7 @@ from datasets_app.views.permissions import redirect_back
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
 from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, RunControlForm

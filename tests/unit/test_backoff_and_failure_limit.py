@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import wilson
 from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, compute_backoff_s
 from runs_app.stopping.rules import MIN_FAILURES, find_stop_reason
 

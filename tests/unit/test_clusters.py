@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from evalsite.lib.stats.wilson import modified_wilson, wilson
+from evalsite.lib.stats import modified_wilson, wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_mean, clustered_share
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from tests.factories.recordings import read_csv_rows

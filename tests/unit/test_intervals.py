@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_share
 from grading_app.statistics.intervals import NO_SPREAD, ONE_ITEM, bounded_score_interval, estimate_mean, sum_clusters
 from tests.unit.clustered_scores import compute_sums

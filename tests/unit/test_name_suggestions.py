@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.names import did_you_mean
 
 NAMES = ["name", "user", "max_usd", "Answer"]
 

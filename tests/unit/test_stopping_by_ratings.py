@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from evalsite.lib.stats.t_interval import compute_bounded_interval
-from evalsite.lib.stats.wilson import normal_quantile
+from evalsite.lib.stats import compute_bounded_interval, normal_quantile
 from runs_app.stopping.rules import PointRatings, StoppingRule, expect_ratings
 
 SCALE = (1, 7)

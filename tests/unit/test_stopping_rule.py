@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import wilson
 from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import AnswerSums, estimate_effective_size, wilson
 from runs_app.stopping.coverage import RepeatedDesign, find_coverage, simulate_repeated
 from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from evalsite.lib.stats.wilson import modified_wilson, normal_quantile, wilson
+from evalsite.lib.stats import modified_wilson, normal_quantile, wilson
 
 
 def test_wilson_gives_the_published_center_and_margin():

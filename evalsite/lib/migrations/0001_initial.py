@@ -6,7 +6,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from evalsite.lib.triggers import InstallTriggers
+from evalsite.lib.migration_operations import InstallTriggers
 
 
 class Migration(migrations.Migration):

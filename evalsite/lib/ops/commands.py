@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NoReturn
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
-from evalsite.lib.control_characters import escape_for_terminal
 from evalsite.lib.ops.failed_commands import explain_failure
+from evalsite.lib.text.characters import escape_for_terminal
 
 DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
 from evalsite.lib.text import diff, number_format
-from evalsite.lib.web import long_text, stacked_bar, statuses
+from evalsite.lib.web import long_text, statuses
 from evalsite.lib.web.statuses import ICONS, SPRITE
 
 register = template.Library()
@@ -137,7 +137,7 @@ def progress(
     )
     return format_html(
         '<div class="meter">{}{}</div>',
-        _render_bar(stacked_bar.compute_segments(counts, total), aria_label),
+        _render_bar(statuses.compute_segments(counts, total), aria_label),
         _render_legend(description) if legend else EMPTY,
     )
 
@@ -156,11 +156,11 @@ def budget(
     total = max(float(limit), sum(amount for _, amount in parts))
     aria_label = "Budget: " + ", ".join(f"{name} {text}" for name, text in description)
     return format_html(
-        '<div class="meter">{}{}</div>', _render_bar(stacked_bar.compute_segments(parts, total), aria_label), words
+        '<div class="meter">{}{}</div>', _render_bar(statuses.compute_segments(parts, total), aria_label), words
     )
 
 
-def _render_bar(segments: list[stacked_bar.Segment], aria_label: str) -> SafeString:
+def _render_bar(segments: list[statuses.Segment], aria_label: str) -> SafeString:
     rects = format_html_join(
         "",
         '<rect class="bar-{}" x="{}%" y="0" width="{}%" height="100%"></rect>',

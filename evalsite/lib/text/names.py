@@ -1,9 +1,11 @@
-"""The choice that a name means: by its key in addresses, or by a name that pages show."""
+"""The choice that a name means: by its key in addresses, by a name that pages show, or as a hint ("did you mean")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -60,3 +62,42 @@ def write_as_words(name: str) -> str:
 
 def _fold(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).casefold()
+
+
+CLOSE = 0.7  # Minimum ratio of difflib (0 to 1): allows one typo in a short name, two in a longer name.
+
+
+def find_closest(written: str, known: Iterable[str]) -> str | None:
+    """Return the known name most similar to the written name.
+
+    Return None if no known name is similar, or if the written name is itself known.
+    """
+    names = list(dict.fromkeys(known))
+    if written in names:
+        return None
+    by_bare = {_normalize(name): name for name in reversed(names)}
+    matches = get_close_matches(_normalize(written), by_bare, n=1, cutoff=CLOSE)
+    return by_bare[matches[0]] if matches else None
+
+
+def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], str] = str) -> str:
+    """Return a hint such as `did you mean user?`, or "" if no known name is similar.
+
+    Two names that differ only in case, white space or quotes look the same. For them the hint names the difference.
+    """
+    closest = find_closest(written, known)
+    if closest is None:
+        return ""
+    if _normalize(closest) != _normalize(written):
+        return f"did you mean {shown(closest)}?"
+    without_space = re.sub(r"\s+", "", written)
+    if without_space == re.sub(r"\s+", "", closest):
+        return f"it differs from {shown(closest)} in white space"
+    if without_space.casefold() == re.sub(r"\s+", "", closest).casefold():
+        return f"it differs from {shown(closest)} in upper and lower case"
+    return f"it differs from {shown(closest)} in quotes or invisible characters"
+
+
+def _normalize(name: str) -> str:
+    """Return the name in lower case, without white space, quotes and invisible characters."""
+    return re.sub(r"[\s`'\"\u200b\ufeff]+", "", name).casefold()

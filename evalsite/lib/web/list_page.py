@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
-from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_fields import fetch_choices
 
 MAX_ROWS = 500
 

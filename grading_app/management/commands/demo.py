@@ -20,7 +20,7 @@ from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
 from evalsite.lib.ops.installation import COMMAND, IS_INSTALLED, ROOT, build_module_command, get_shipped_folder
 from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
-from evalsite.lib.web.sign_in_links import build_link
+from evalsite.lib.web.sign_in import build_link
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
     DATASETS,

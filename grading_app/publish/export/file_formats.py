@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.text.characters import describe_unstorable
 from evalsite.lib.text.names import UnknownNameError
-from evalsite.lib.text.pg_text import describe_unstorable
 from evalsite.lib.web.filters import read_parameters
 from grading_app.publish.export.columns import SHARED_BY_A_RUN, Column, exact_cell, json_members, spreadsheet_cell
 from grading_app.publish.export.export_tables import TABLES, ExportTable

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.text.characters import describe_unstorable
 from grading_app.publish.export.row_shapes import SHAPES
 
 MAX_LEVELS = 50  # Brackets within each other.

@@ -16,8 +16,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
-from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
-from evalsite.lib.range_constraints import find_range
+from evalsite.lib.constraints import find_range
+from evalsite.lib.sql import PAGE_ROWS, open_raw_cursor
 from grading_app.models import (
     Adjudication,
     GradeCondition,

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import iterate_key_ranges
+from evalsite.lib.sql import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
 from runs_app.engine.requests import build_messages, build_question, build_run_design
 from runs_app.models import Experiment, Run, Trial

@@ -12,7 +12,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evalsite.lib.checksummed_zip import ArchiveWriter
-from evalsite.lib.control_characters import mark_html
+from evalsite.lib.text.characters import mark_html
 from evalsite.lib.text.hashing import hash_content
 from grading_app.publish.report.document import Block, Document, FigureBlock, TableBlock
 from grading_app.publish.report.pdf import render_pdf

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evalsite.lib.control_characters import mark_text
+from evalsite.lib.text.characters import mark_text
 from grading_app.publish.report.document import Block, Code, Document, FigureBlock, Listing, Paragraph, Span, TableBlock
 from grading_app.publish.report.typst_process import typeset
 from grading_app.publish.report.words import format_moment

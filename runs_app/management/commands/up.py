@@ -15,7 +15,7 @@ from django.db import connection
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED
 from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import StartFailed
-from evalsite.lib.web.sign_in_links import build_link, get_public_url
+from evalsite.lib.web.sign_in import build_link, get_public_url
 from runs_app.processes.site_processes import (
     LOOPBACK,
     AddressError,

@@ -6,8 +6,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from evalsite.lib.control_characters import escape_for_terminal
 from evalsite.lib.ops.commands import OutputCommand
+from evalsite.lib.text.characters import escape_for_terminal
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,13 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
-from evalsite.lib import triggers
-from evalsite.lib.triggers import InstallTriggers, read_declarations, read_declared_version, read_installed_versions
+from evalsite.lib import migration_operations
+from evalsite.lib.migration_operations import (
+    InstallTriggers,
+    read_declarations,
+    read_declared_version,
+    read_installed_versions,
+)
 
 APPS = ["lib", "datasets_app", "runs_app", "grading_app"]
 TRIGGERS = """
@@ -168,7 +173,7 @@ def test_the_last_migration_that_installs_triggers_installs_the_present_file(app
 
 def test_a_file_that_no_migration_installs_is_refused_with_the_line_to_add(monkeypatch):
     changed = read_declarations("runs_app") + "-- changed\n"
-    monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
+    monkeypatch.setattr(migration_operations, "read_declarations", lambda app: changed)
     operation = InstallTriggers("runs_app", read_installed_versions("runs_app")[-1])
     caught = pytest.raises(ImproperlyConfigured, match="runs_app has changed")
     with connection.schema_editor() as editor, caught as error:
@@ -182,9 +187,9 @@ def test_a_later_migration_replaces_the_triggers_and_an_earlier_one_waits_for_it
         "CREATE TRIGGER runs_app_worker_no_update BEFORE UPDATE ON runs_app_worker"
         " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy');"
     )
-    monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
+    monkeypatch.setattr(migration_operations, "read_declarations", lambda app: changed)
     second = read_declared_version("runs_app")
-    monkeypatch.setattr(triggers, "read_installed_versions", lambda app: [first, second])
+    monkeypatch.setattr(migration_operations, "read_installed_versions", lambda app: [first, second])
     before = read_database()
     with connection.schema_editor() as editor:
         InstallTriggers("runs_app", first).database_forwards("runs_app", editor, None, None)

@@ -53,7 +53,7 @@ def test_similar_names_are_suggested_only_for_the_first_missing_images(monkeypat
         compared.append(len(list(candidates)))
         return []
 
-    monkeypatch.setattr("evalsite.lib.hints.get_close_matches", get_close_matches)
+    monkeypatch.setattr("evalsite.lib.text.names.get_close_matches", get_close_matches)
     finder = ImageFinder(Names([f"folder/image{n:05}.png" for n in range(5_000)]), hints=20)
     for number in range(1_000):
         with pytest.raises(NotFound, match="is not among the 5000 images"):

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from django.db import connections, transaction
 
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import wilson
 from grading_app.adaptive import decisions
 from grading_app.consistency_check import find_differences
 from grading_app.models import Grading

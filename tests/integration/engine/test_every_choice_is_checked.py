@@ -4,7 +4,7 @@ import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
-from evalsite.lib.choice_constraints import build_constraint_name, list_choice_fields
+from evalsite.lib.constraints import build_constraint_name, list_choice_fields
 from tests import factories
 
 pytestmark = pytest.mark.django_db

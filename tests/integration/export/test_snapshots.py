@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.urls import reverse
 
 from evalsite.lib.ops.versions import get_commit, get_version
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats import wilson
 from grading_app.models import Grading, Snapshot
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot

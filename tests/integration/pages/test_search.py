@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evalsite.lib import permissions
-from evalsite.search import search_site
+from evalsite.views import search_site
 from tests import factories
 
 

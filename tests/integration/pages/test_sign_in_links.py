@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evalsite.lib import permissions
 from evalsite.lib.models import SignInLink
-from evalsite.lib.web.sign_in_links import MAX_GUESSES, build_link
+from evalsite.lib.web.sign_in import MAX_GUESSES, build_link
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,7 @@ from django.template import engines
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.web import stacked_bar
+from evalsite.lib.web import statuses
 
 counts = st.integers(min_value=0, max_value=10**7)
 
@@ -13,24 +13,24 @@ counts = st.integers(min_value=0, max_value=10**7)
 @given(st.lists(counts, min_size=1, max_size=4), counts)
 def test_segments_lie_side_by_side_within_the_bar(amounts, pending):
     parts = [(str(number), amount) for number, amount in enumerate(amounts)]
-    placed = stacked_bar.compute_segments(parts, sum(amounts) + pending)
+    placed = statuses.compute_segments(parts, sum(amounts) + pending)
     assert [part.name for part in placed] == [name for name, amount in parts if amount]
     end = 0.0
     for part in placed:
         assert part.start == pytest.approx(end, abs=0.01)
-        assert part.width >= stacked_bar.MIN_WIDTH - 0.01
+        assert part.width >= statuses.MIN_WIDTH - 0.01
         end = part.start + part.width
     assert end <= 100.01
 
 
 def test_one_failure_in_a_million_stays_visible():
-    done, failed = stacked_bar.compute_segments([("done", 999_999), ("failed", 1)], 1_000_000)
-    assert failed.width == stacked_bar.MIN_WIDTH
+    done, failed = statuses.compute_segments([("done", 999_999), ("failed", 1)], 1_000_000)
+    assert failed.width == statuses.MIN_WIDTH
     assert done.width + failed.width == pytest.approx(100)
 
 
 def test_zero_trials_give_an_empty_bar():
-    assert stacked_bar.compute_segments([("done", 0)], 0) == []
+    assert statuses.compute_segments([("done", 0)], 0) == []
 
 
 def render(template, **context):

@@ -6,7 +6,7 @@ import pytest
 from django.http import HttpResponse
 from django.urls import reverse
 
-from evalsite.lib.control_characters import mark_html, mark_text
+from evalsite.lib.text.characters import mark_html, mark_text
 from evalsite.middleware import ControlCharactersMiddleware
 from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # type: ignore[attr-defined]  # noqa: F401
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from evalsite.lib.ops.commands import OutputCommand, find_user, refuse_input
 from evalsite.lib.ops.site_lock import read_address
-from evalsite.lib.web.sign_in_links import build_link
+from evalsite.lib.web.sign_in import build_link
 
 
 class Command(OutputCommand):

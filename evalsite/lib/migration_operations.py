@@ -1,4 +1,7 @@
-"""Triggers of the database: each app declares its own in `triggers.sql`, and a migration installs the file."""
+"""Operations and base classes of migrations: triggers, and the creation of the models of an app.
+
+Each app declares its triggers in `triggers.sql`, and a migration installs the file.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations import CreateModel, Migration
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
 
 TRIGGERS_OF_APP = """
 SELECT quote_ident(t.tgname), quote_ident(c.relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
@@ -79,3 +85,24 @@ def install_triggers(schema_editor: Any, app_label: str) -> None:
     for name, table in existing:
         schema_editor.execute(f"DROP TRIGGER {name} ON {table}")
     schema_editor.execute(read_declarations(app_label), params=None)
+
+
+class ModelCreation(Migration):
+    """A migration that builds the historical models once, after all of its operations.
+
+    Django builds a new model, and all models that are related to it, at each operation. For sixty related models this
+    takes most of the time of a first start. The operations may only create models.
+    """
+
+    def apply(
+        self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
+    ) -> ProjectState:
+        if collect_sql or not all(type(operation) is CreateModel for operation in self.operations):
+            return super().apply(project_state, schema_editor, collect_sql)
+        vars(project_state).pop("apps", None)  # The models built so far. `apps` builds all models at its next use.
+        before = project_state.clone()
+        for operation in self.operations:
+            operation.state_forwards(self.app_label, project_state)
+        for operation in self.operations:
+            operation.database_forwards(self.app_label, schema_editor, before, project_state)
+        return project_state

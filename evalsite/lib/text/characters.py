@@ -1,14 +1,47 @@
-"""Visible marks for bidirectional and terminal control characters. Pure: no Django, no I/O.
+"""Characters that PostgreSQL cannot store, and visible marks for control characters. Pure: no Django, no I/O.
 
-These characters change how a text is displayed but are invisible. They can make one text look like another, so readers
-of a page or a terminal must see them. Tab and line feed stay unmarked; on a page, carriage return does too.
+Bidirectional and terminal control characters change how a text is displayed but are invisible. They can make one text
+look like another, so readers of a page or a terminal must see them. Tab and line feed stay unmarked; on a page,
+carriage return does too.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections.abc import Mapping
 from html import escape
+from typing import Any
+
+
+def describe_unstorable(value: Any) -> str:
+    """Return the end of a sentence that says why PostgreSQL cannot store the value, or "" if it can.
+
+    The value is a text or a JSON value, which is searched recursively.
+    """
+    if isinstance(value, str):
+        if "\x00" in value:
+            return "contains a NUL character"
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"is not Unicode text at character {error.start + 1}"
+        return ""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"contains {value}, which is not a JSON number"
+    parts: list[Any] = []
+    if isinstance(value, Mapping):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    return next(filter(None, map(describe_unstorable, parts)), "")
+
+
+def replace_unstorable(text: str) -> str:
+    """Return the text with question marks for characters that PostgreSQL cannot store."""
+    return text.replace("\x00", "?").encode("utf-8", "replace").decode()
+
 
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
 _ON_A_PAGE = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{BIDI}]")

@@ -1,4 +1,4 @@
-"""Helpers for form fields with choices.
+"""Helpers for forms: fields with choices, and the error of a form that has no page of its own.
 
 The view fetches choices that come from rows, because a template must not query.
 """
@@ -107,3 +107,15 @@ def add_create_link(form: BaseForm, name: str, user: Any, permission: str, addre
     if name in form.fields and user.has_perm(permission):
         field = form.fields[name]
         field.help_text = format_html('{} <a href="{}">{}</a>', field.help_text, address, label)
+
+
+def get_first_error(form: BaseForm) -> str:
+    """Return the first error of the form, with the label of its field if it has one.
+
+    Raise ValueError if the form has no errors.
+    """
+    first = next(iter(form.errors.items()), None)
+    if first is None:
+        raise ValueError("the form has no errors")
+    name, errors = first
+    return f"{form[name].label}: {errors[0]}" if name in form.fields else str(errors[0])

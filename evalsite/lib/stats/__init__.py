@@ -1,1 +1,0 @@
-"""Intervals of means and shares, in plain Python."""
