@@ -7,6 +7,7 @@ from evalsite.lib.web.long_text import MAX_SHOWN
 from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_queue
+from tests.shared_rows import shared_rows
 
 LONG = "Begin. " + "é<b>\u202e" * 300_000 + " The end."
 MAX_OF_A_PAGE = 1_500_000
@@ -21,10 +22,16 @@ def make_answered_trial(people, **fields):
     return trial
 
 
-@pytest.fixture
-def long_trial(people):
+@shared_rows
+def long_trial(people_of_file):
     return make_answered_trial(
-        people, answer=LONG, reasoning=LONG, raw_response=LONG, error=LONG, error_class="server", finish_reason="stop"
+        people_of_file,
+        answer=LONG,
+        reasoning=LONG,
+        raw_response=LONG,
+        error=LONG,
+        error_class="server",
+        finish_reason="stop",
     )
 
 
@@ -55,12 +62,12 @@ def test_a_short_text_is_complete_and_has_no_link(people, as_):
     assert LINK not in text
 
 
-@pytest.fixture
-def long_item(people):
+@shared_rows
+def long_item(people_of_file):
     """Return a trial on an item with a long input, with long answers under two conditions."""
     item = {"key": "long", "input": LONG, "target": LONG, "grading_scheme": LONG, "metadata": {"note": LONG}}
     dataset = factories.make_dataset("long-items", [item])
-    experiment = factories.make_experiment("lengthy", owner=people["owner"], dataset=dataset)
+    experiment = factories.make_experiment("lengthy", owner=people_of_file["owner"], dataset=dataset)
     (run,) = factories.make_runs(experiment, status="done")
     (trial,) = factories.plan_trials(run, answer=lambda *_: LONG)
     return trial
