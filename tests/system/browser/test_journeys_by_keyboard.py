@@ -111,6 +111,7 @@ def test_import_a_dataset(visitor, monkeypatch, tmp_path):
     table = tmp_path / "sums.csv"
     table.write_text("key,question,answer\na,What is 1 + 1?,2\nb,What is 2 + 2?,4\n")
     page = visitor(factories.make_user("curator", permissions.CURATOR))
+    page.on("filechooser", lambda _: None)  # Chromium reports choosers only some time after the first listener came.
     page.goto(reverse("dataset_new"))
     with page.expect_file_chooser() as chooser:
         press_on(page, page.get_by_label("Items"))
