@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from grading_app.models import Grader, Panel, RatingQueue, Rubric
-from grading_app.study_import.arriving_rows import KEYS, ROWS_OF, execute, map_keys, read_lines
+from grading_app.study_import.row_writer import KEYS, ROWS_OF, execute, map_keys, read_lines
 from runs_app.models import Dimension, Endpoint, Experiment, ItemText, LanguageModel, Prompt, Sampler, TextSet
 
 OF_DATASET = (Item, Norm, ParametricSpace, Asset)
@@ -43,13 +43,13 @@ def reuse_rows(names: Names) -> list[str]:
             if row is None:
                 continue
             execute(f"UPDATE {KEYS}{row._meta.db_table} SET new = %s WHERE old = %s", [row.pk, old])
-            execute(f"DELETE FROM {ROWS_OF}{row._meta.db_table} WHERE (line ->> 'id')::bigint = %s", [old])
+            execute(f"DELETE FROM {ROWS_OF}{row._meta.db_table} WHERE id = %s", [old])
             if isinstance(row, Dataset):
                 # Item rubrics of the file may refer to these items.
                 execute(
                     f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
                     FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
-                    WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
+                    WHERE i.dataset_id = %s AND r.id = k.old""",
                     [row.pk],
                 )
                 for part in OF_DATASET:

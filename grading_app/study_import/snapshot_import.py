@@ -26,8 +26,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.core.serializers.json import DjangoJSONEncoder
-from django.db import DataError, IntegrityError, connection, models, transaction
+from django.db import DataError, IntegrityError, models, transaction
 from django.utils import timezone
 from PIL import Image
 
@@ -59,19 +58,20 @@ from grading_app.publish.export.snapshot_check import (
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, build_rules, translate
-from grading_app.study_import.arriving_rows import (
+from grading_app.study_import.design_bundle import complete_design, reuse_rows
+from grading_app.study_import.row_writer import (
     KEYS,
     ROWS_OF,
     STREAMED,
     drop_tables,
     execute,
+    insert_lines,
     list_new_keys,
     load_part,
     map_keys,
     read_lines,
     select,
 )
-from grading_app.study_import.design_bundle import complete_design, reuse_rows
 from grading_app.study_import.study_completion import check_definitions, complete_study
 from grading_app.study_import.upload_reader import verify_in_limits
 from runs_app.models import (
@@ -245,7 +245,7 @@ class _Import:
         names = self.names.get(part.table, {})
         for old in select(
             f"""SELECT old FROM {KEYS}{part.table} k
-            WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
+            WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE x.id = k.old) ORDER BY old"""
         ):
             name, version = self._find_free_name(part, str(names[str(old)]))
             execute(
@@ -301,14 +301,7 @@ class _Import:
                 raise SnapshotFileError(
                     f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
                 )
-        # Columns that the file does not have get their defaults, or an empty text.
-        columns = [column for column in part.list_columns() if not column.primary_key and column.related_model is None]
-        defaults = {
-            column.attname: column.get_default()
-            for column in columns
-            if column.has_default() or (column.blank and column.empty_strings_allowed and not column.null)
-        }
-        params: dict[str, Any] = {"defaults": json.dumps(defaults, cls=DjangoJSONEncoder)}
+        params: dict[str, Any] = {}
         cells: dict[str, str] = {}
         for column in part.list_columns():
             is_new = column.primary_key and part.has_key
@@ -320,15 +313,8 @@ class _Import:
             cells["status"] = f"CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{arrival}' END"
         for column in part.list_local_columns():
             cells[column.attname] = self._build_local_sql(part, column, params)
-        names = ", ".join(connection.ops.quote_name(name) for name in cells)
-        keys = f"JOIN {KEYS}{part.table} m ON m.old = r.id" if part.has_key else ""
-        execute(
-            f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
-            FROM {ROWS_OF}{part.table} x
-            CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, %(defaults)s::jsonb || x.line) r
-            {keys} ORDER BY x.place""",
-            params,
-        )
+        keys = f"JOIN {KEYS}{part.table} m ON m.old = x.id" if part.has_key else ""
+        insert_lines(part.model, f"{ROWS_OF}{part.table} x", cells, params, joins=keys)
 
     def _build_local_sql(self, part: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:
         """Return SQL for a column that the file does not hold, and add its value to the parameters."""
@@ -375,13 +361,13 @@ class _Import:
                     approved_at = CASE WHEN {IS_DRAFT} THEN NULL ELSE now() END,
                     (item_count, active_count) = (SELECT count(*), count(*) FILTER (WHERE NOT excluded)
                         FROM {Item._meta.db_table} WHERE dataset_id = d.id)
-                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON (x.line ->> 'id')::bigint = m.old WHERE d.id = m.new"""
+                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON x.id = m.old WHERE d.id = m.new"""
             )
         elif part.model is ItemText:
             table = TextSet._meta.db_table
             execute(
                 f"""UPDATE {table} s SET status = '{ARRIVAL[TextSet]}'
-                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON (x.line ->> 'id')::bigint = m.old
+                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON x.id = m.old
                 WHERE s.id = m.new AND NOT {IS_DRAFT}"""
             )
         elif part.model in (RatedAnswer, Rating):

@@ -57,7 +57,7 @@ from grading_app.publish.export.study_rows import (
 )
 from grading_app.results.cached_aggregates import WORKER_FAILED
 from grading_app.results.headlines import load_headlines
-from grading_app.study_import.arriving_rows import ROWS_OF, copy_lines, execute
+from grading_app.study_import.row_writer import ROWS_OF, execute, insert_lines, load_lines
 from runs_app.deletion import delete_trials
 from runs_app.models import Annotation, Attempt, CachedAnswer, Experiment, ExternalCall, ItemText, LedgerEntry, Trial
 
@@ -238,29 +238,26 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
         stored.delete()
         _drop_temporary_tables()
         for part in (*REFERENCES, *MOVED):
-            _load(
-                archive,
-                f"{SITE}{part.table}.jsonl",
-                f"{KEYS}{part.table}",
-                "(line ->> 'n')::bigint AS n, (line ->> 'id')::bigint AS id",
-            )
+            table = f"{KEYS}{part.table}"
+            load_lines(archive, f"{SITE}{part.table}.jsonl", table, ("n", "id"))
+            execute(f"CREATE UNIQUE INDEX ON {table} (n); ANALYZE {table}")
         with experiment.permit_deletion():
             # The triggers add the restored attempts to the ledger again.
             LedgerEntry.objects.filter(run__experiment=experiment)._raw_delete(connection.alias)
             for part in MOVED:
-                _load(archive, part.file_name, f"{ROWS_OF}{part.table}", "(line ->> 'id')::bigint AS n")
+                load_lines(archive, part.file_name, f"{ROWS_OF}{part.table}")
                 _insert(part)
                 progress.add(size // len(MOVED))
         for model in WHOLE:
-            table = model._meta.db_table
-            _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
+            lines = f"{ROWS_OF}{model._meta.db_table}"
+            load_lines(archive, f"{SITE}{model._meta.db_table}.jsonl", lines)
+            cells = {column.attname: f"r.{column.attname}" for column in model._meta.concrete_fields}
             conflict = "ON CONFLICT DO NOTHING" if model is CachedAnswer else ""
-            execute(f"""INSERT INTO {table} SELECT r.* FROM {ROWS_OF}{table} x
-                CROSS JOIN LATERAL jsonb_populate_record(NULL::{table}, x.line) r {conflict}""")
+            insert_lines(model, f"{lines} x", cells, conflict=conflict)
         table = ItemText._meta.db_table
-        _load(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}")
-        execute(f"""UPDATE {table} t SET trial_id = (x.line ->> 'trial_id')::bigint FROM {ROWS_OF}{table} x
-            WHERE t.id = (x.line ->> 'id')::bigint AND t.trial_id IS NULL""")
+        load_lines(archive, f"{SITE}{table}.jsonl", f"{ROWS_OF}{table}", ("id", "trial_id"))
+        execute(f"""UPDATE {table} t SET trial_id = x.trial_id FROM {ROWS_OF}{table} x
+            WHERE t.id = x.id AND t.trial_id IS NULL""")
         _compare_with_file(experiment, StudyRowReader(experiment), sums, progress, with_cache=False)
         try:
             execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
@@ -378,27 +375,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _load(archive: zipfile.ZipFile, name: str, table: str, columns: str = "") -> None:
-    """Create a temporary table with the JSON lines of a part as `line`, and with further columns read from them."""
-    execute(f"CREATE TEMPORARY TABLE raw_{table} (line jsonb)")
-    copy_lines(archive, name, f"raw_{table}")
-    execute(f"CREATE TEMPORARY TABLE {table} AS SELECT {columns + ',' if columns else ''} line FROM raw_{table}")
-    execute(f"DROP TABLE raw_{table}")
-    if columns:
-        execute(f"CREATE UNIQUE INDEX ON {table} (n)")
-    execute(f"ANALYZE {table}")
-
-
 def _insert(part: StudyTable) -> None:
     """Insert the loaded rows with the keys that they had on this site."""
     held = {column.attname: translate(column, "r", KEYS, "n", "id") for column in part.list_columns()}
     local = {column.attname: f"h.{connection.ops.quote_name(column.attname)}" for column in part.list_local_columns()}
+    joins = f"""JOIN {KEYS}{part.table} k ON k.n = x.id
+        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, k.line) h"""
     cells = held | local | {part.model._meta.pk.attname: "k.id"}
-    names = ", ".join(connection.ops.quote_name(name) for name in cells)
-    execute(f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
-        FROM {ROWS_OF}{part.table} x JOIN {KEYS}{part.table} k ON k.n = x.n
-        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, x.line) r
-        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, k.line) h ORDER BY k.n""")
+    insert_lines(part.model, f"{ROWS_OF}{part.table} x", cells, joins=joins)
 
 
 def _drop_temporary_tables() -> None:

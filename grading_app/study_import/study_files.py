@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +19,7 @@ from datasets_app.importing.records import BufferedImage, ScratchFolder
 from grading_app.study_import.study import Study, StudyTrial
 
 T = TypeVar("T")
+Convert = Callable[[Any], Any]
 STUDY_FILE, TRIALS = "study.json", "trials.jsonl"
 LIVE = ("trials", "scratch")  # Fields of a study that are no values.
 
@@ -46,7 +47,7 @@ def link_or_copy(file: Path, target: Path) -> None:
 
 def format_trial(trial: StudyTrial) -> str:
     """Return the line of a trial."""
-    return json.dumps(trial, default=encode_value) + "\n"
+    return ENCODER.encode(trial) + "\n"
 
 
 def write_study_files(study: Study, folder: Path) -> None:
@@ -82,31 +83,40 @@ def encode_value(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
+ENCODER = json.JSONEncoder(default=encode_value)
+
+
 def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:
-    hints = _get_field_types(kind)  # type: ignore[arg-type]
-    return kind(**{name: _convert_value(hints[name], value) for name, value in content.items()})
+    values = dict(content)
+    for name, convert in _list_converters(kind).items():  # type: ignore[arg-type]
+        if values.get(name) is not None:
+            values[name] = convert(values[name])
+    return kind(**values)
 
 
 @cache
-def _get_field_types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _list_converters(kind: type) -> dict[str, Convert]:
+    """Return a function for each field of a record whose values are not those of JSON."""
+    converters = {name: _find_converter(hint) for name, hint in get_type_hints(kind).items()}
+    return {name: convert for name, convert in converters.items() if convert is not None}
 
 
-def _convert_value(hint: Any, value: Any) -> Any:
-    """Return a JSON value as the type that the field of a record has."""
-    if value is None or callable(value):
-        return value
+def _find_converter(hint: Any) -> Convert | None:
+    """Return the function from a JSON value to one of this type, None if JSON has the type."""
+    parts = [part for part in get_args(hint) if part not in (type(None), Ellipsis)]
     if get_origin(hint) in (Union, types.UnionType):
-        return _convert_value(next(part for part in get_args(hint) if part is not type(None)), value)
-    if hint is Decimal:
-        return Decimal(value)
+        return _find_converter(parts[0])
+    if hint is Decimal or hint is Path:
+        return Decimal if hint is Decimal else Path
     if hint is datetime:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat
     if is_dataclass(hint) and isinstance(hint, type):
-        return _build_record(hint, value)
-    if isinstance(value, dict) and get_args(hint) and is_dataclass(get_args(hint)[1]):
-        return {name: _convert_value(get_args(hint)[1], part) for name, part in value.items()}
-    if isinstance(value, list) and get_args(hint):
-        parts = [_convert_value(get_args(hint)[0], part) for part in value]
-        return tuple(parts) if get_origin(hint) is tuple else parts
-    return value
+        return partial(_build_record, hint)
+    inner = _find_converter(parts[-1]) if get_origin(hint) in (tuple, Sequence, Mapping) else None
+    if get_origin(hint) is tuple:
+        return tuple if inner is None else lambda values: tuple([inner(value) for value in values])
+    if inner is None:
+        return None
+    if get_origin(hint) is Mapping:
+        return lambda values: {name: inner(value) for name, value in values.items()}
+    return lambda values: list(map(inner, values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +13,14 @@ from django.utils import timezone
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import GradeCondition, Grading
+from grading_app.study_import.row_writer import reserve_keys, write_rows
 from grading_app.study_import.study import USAGE, StudyCall, StudyError, StudyTrial
 from grading_app.study_import.study_checks import check_trial
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
+Row = dict[str, Any]  # By the columns of the database.
 Identity = tuple[int, int | None, int | None, int]  # Run, item, dimension, repetition.
 FIRST_CHANGES = 3
 LONGEST_SCORER = 40
@@ -37,6 +40,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS stored
 """
+OUTCOME = ("status", "answer", "rating")
 CALL_COLUMNS = (*USAGE, "cost_usd", "finish_reason", "response_id", "served_model", "error")
 
 
@@ -113,8 +117,8 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     """
     trials = [_build_trial(study_trial, rows) for study_trial in batch]
     trials_by_identity = _find_stored_trials(trials)
-    new_trials: list[tuple[StudyTrial, Trial]] = []
-    repeated_trials: list[tuple[StudyTrial, Trial]] = []
+    new_trials: list[tuple[StudyTrial, Row]] = []
+    repeated_trials: list[tuple[StudyTrial, Row]] = []
     problems: list[str] = []
     for study_trial, trial in zip(batch, trials, strict=True):
         earlier = trials_by_identity.setdefault(_get_identity(trial), trial)
@@ -122,11 +126,11 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
             new_trials.append((study_trial, trial))
             continue
         repeated_trials.append((study_trial, earlier))
-        if (trial.status, trial.answer, trial.rating) == (earlier.status, earlier.answer, earlier.rating):
+        if all(trial[name] == earlier[name] for name in OUTCOME):
             continue
-        if earlier.pk is None or earlier.pk > rows.last_trial:
+        if earlier.get("id", math.inf) > rows.last_trial:
             problems.append(f"{study_trial.where}: an earlier row has the same trial with another outcome")
-        elif study_trial.is_done and earlier.status == Trial.Status.FAILED:  # The stored outcome stays.
+        elif study_trial.is_done and earlier["status"] == Trial.Status.FAILED:  # The stored outcome stays.
             report.recovered += 1
         else:
             report.changed += 1
@@ -134,82 +138,85 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     if problems:
         raise StudyError(problems)
     report.attempts += _write_trials(new_trials)
-    graded: set[tuple[int, int]] = set()
-    if repeated_keys := {trial.pk for study_trial, trial in repeated_trials if study_trial.scores}:
-        graded.update(Grading.objects.filter(trial__in=repeated_keys).values_list("trial", "condition"))
-    _write_gradings([*new_trials, *repeated_trials], graded, rows, experiment, report)
+    _write_gradings(new_trials, repeated_trials, rows, experiment, report)
     report.samples = max(report.samples, *(study_trial.sample_idx + 1 for study_trial in batch))
     report.trials += len(new_trials)
     report.skipped += len(repeated_trials)
     report.failed += sum(not study_trial.is_done for study_trial, _ in new_trials)
 
 
-def _write_trials(trials: list[tuple[StudyTrial, Trial]]) -> int:
-    """Write these answers or verdicts with their attempts. Return the number of attempts."""
-    Trial.objects.bulk_create([trial for _, trial in trials])
+def _write_trials(trials: list[tuple[StudyTrial, Row]]) -> int:
+    """Write these answers or verdicts with their attempts, and give them keys. Return the number of attempts."""
+    for (_, trial), key in zip(trials, reserve_keys(Trial, len(trials)), strict=True):
+        trial["id"] = key
     attempts = [attempt for study_trial, trial in trials for attempt in _build_attempts(study_trial, trial)]
-    return len(Attempt.objects.bulk_create(attempts))
+    write_rows(Trial, [trial for _, trial in trials])
+    write_rows(Attempt, attempts)
+    return len(attempts)
 
 
-def _get_identity(trial: Trial) -> Identity:
-    return trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx
+def _get_identity(trial: Row) -> Identity:
+    return trial["run_id"], trial["item_id"], trial["dimension_id"], trial["sample_idx"]
 
 
-def _find_stored_trials(trials: list[Trial]) -> dict[Identity, Trial]:
-    """Return the stored trials with the identities of these, with their outcomes alone. Costs one query."""
+def _find_stored_trials(trials: list[Row]) -> dict[Identity, Row]:
+    """Return the stored trials with the identities of these, with their keys and outcomes. Costs one query."""
     identities = [_get_identity(trial) for trial in trials]
     columns = zip(("runs", "items", "dimensions", "samples"), map(list, zip(*identities, strict=True)), strict=True)
     with connection.cursor() as cursor:
         cursor.execute(FIND_STORED, dict(columns))
         return {
-            identities[place - 1]: Trial(pk=key, status=status, answer=answer, rating=rating)
-            for place, key, status, answer, rating in cursor.fetchall()
+            identities[place - 1]: dict(zip(("id", *OUTCOME), values, strict=True))
+            for place, *values in cursor.fetchall()
         }
 
 
 def _write_gradings(
-    pairs: list[tuple[StudyTrial, Trial]],
-    graded: set[tuple[int, int]],
+    new_trials: list[tuple[StudyTrial, Row]],
+    repeated_trials: list[tuple[StudyTrial, Row]],
     rows: StudyRows,
     experiment: Experiment,
     report: ImportReport,
 ) -> None:
-    """Write the scores of these trials with the judges' calls. graded: pairs of trial and grade condition to skip.
+    """Write the scores of these trials with the judges' calls.
 
-    A stored trial has none of the scores that the tool gave after an earlier import.
+    A stored trial may lack scores that the tool gave after an earlier import.
     """
-    scored = [(study_trial, trial.pk) for study_trial, trial in pairs if study_trial.scores]
-    gradings: list[Grading] = []
-    verdicts: list[tuple[StudyTrial, Trial]] = []
-    for study_trial, key in scored:
+    repeated_keys = {trial["id"] for study_trial, trial in repeated_trials if study_trial.scores}
+    stored = Grading.objects.filter(trial__in=repeated_keys).values_list("trial", "condition") if repeated_keys else ()
+    graded = set(stored)
+    gradings: list[Row] = []
+    verdicts: list[tuple[StudyTrial, Row]] = []
+    for study_trial, trial in (*new_trials, *repeated_trials):
         for score in study_trial.scores:
             condition = rows.get_scorer(score.scorer, experiment)
-            if (key, condition.pk) in graded:
+            if (trial["id"], condition.pk) in graded:
                 continue
-            graded.add((key, condition.pk))
-            grading = Grading(
-                trial_id=key,
-                condition=condition,
-                score=score.value,
-                score_raw=score.raw,
-                parse_ok=score.value is not None,
-                parse_error="" if score.value is not None else (score.error or "no_score")[:40],
-                reasoning=score.reasoning,
-                detail=None if score.detail is None else dict(score.detail),
-            )
-            gradings.append(grading)
+            graded.add((trial["id"], condition.pk))
+            verdict: Row = {}
             if score.verdict is not None and condition.judge_condition is not None:
                 run = rows.get_run(condition.judge_condition, study_trial.wave)
-                verdict = _fill_trial(score.verdict, rows, run, sample_idx=0, subject_id=key)
+                verdict = _fill_trial(score.verdict, rows, run, sample_idx=0, subject_id=trial["id"])
                 verdicts.append((score.verdict, verdict))
-                grading.judged_by = verdict
+            gradings.append({
+                "trial_id": trial["id"],
+                "condition_id": condition.pk,
+                "score": score.value,
+                "score_raw": score.raw,
+                "parse_ok": score.value is not None,
+                "parse_error": "" if score.value is not None else (score.error or "no_score")[:40],
+                "reasoning": score.reasoning,
+                "detail": score.detail,
+                "judged_by_id": verdict,
+                "created_at": timezone.now(),
+            })  # fmt: skip
     report.attempts += _write_trials(verdicts)
-    Grading.objects.bulk_create(gradings)
+    write_rows(Grading, [{**grading, "judged_by_id": grading["judged_by_id"].get("id")} for grading in gradings])
     report.verdicts += len(verdicts)
     report.gradings += len(gradings)
 
 
-def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
+def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Row:
     check_trial(study_trial)
     references: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
     for name, keys in references.items():
@@ -223,34 +230,33 @@ def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
 
 def _fill_trial(
     study_trial: StudyTrial, rows: StudyRows, run: Run, *, sample_idx: int, subject_id: int | None = None
-) -> Trial:
-    """Return the row of an answer, or of the verdict on the answer `subject_id`."""
+) -> Row:
+    """Return the row of an answer, or of the verdict on the answer `subject_id`. Its key comes later."""
     is_answer = study_trial.is_done and study_trial.raw_response in (None, study_trial.answer)
     is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
-    trial = Trial(
-        run=run,
-        item_id=rows.items[study_trial.item],
-        dimension_id=rows.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
-        sample_idx=sample_idx,
-        subject_id=subject_id,
-        status=Trial.Status.DONE if study_trial.is_done else Trial.Status.FAILED,
-        attempts=study_trial.attempts,
-        rating=study_trial.rating,
-        parse_error="no_rating_found" if is_unreadable else "",
-        answer=study_trial.answer,
-        reasoning=study_trial.reasoning,
-        raw_response=None if is_answer else study_trial.raw_response,
-        messages=None if study_trial.messages is None else [dict(turn) for turn in study_trial.messages],
-        truncated=study_trial.is_truncated,
-        refused=study_trial.is_refused,
-        from_cache=study_trial.is_cached,
-        error_class="" if study_trial.is_done else study_trial.error_class or "unknown",
-        claimed_at=study_trial.claimed_at,
-        completed_at=study_trial.completed_at,
+    return {
         **{name: getattr(study_trial, name) for name in CALL_COLUMNS},
-    )
-    trial.error = _redact_error(study_trial.error)
-    return trial
+        "run_id": run.pk,
+        "item_id": rows.items[study_trial.item],
+        "dimension_id": rows.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
+        "sample_idx": sample_idx,
+        "subject_id": subject_id,
+        "status": Trial.Status.DONE if study_trial.is_done else Trial.Status.FAILED,
+        "attempts": study_trial.attempts,
+        "rating": study_trial.rating,
+        "parse_error": "no_rating_found" if is_unreadable else "",
+        "answer": study_trial.answer,
+        "reasoning": study_trial.reasoning,
+        "raw_response": None if is_answer else study_trial.raw_response,
+        "messages": study_trial.messages,
+        "truncated": study_trial.is_truncated,
+        "refused": study_trial.is_refused,
+        "from_cache": study_trial.is_cached,
+        "error_class": "" if study_trial.is_done else study_trial.error_class or "unknown",
+        "error": _redact_error(study_trial.error),
+        "claimed_at": study_trial.claimed_at,
+        "completed_at": study_trial.completed_at,
+    }
 
 
 def _redact_error(error: str) -> str:
@@ -258,7 +264,7 @@ def _redact_error(error: str) -> str:
     return remove_key_patterns(redact(error, list_secrets())) if error else ""
 
 
-def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
+def _build_attempts(study_trial: StudyTrial, trial: Row) -> Iterator[Row]:
     """Yield the calls of a trial. Calls that the source does not describe have an unknown cost."""
     unknown_call = StudyCall(error="" if study_trial.is_done else study_trial.error)
     for place in range(study_trial.attempts - 1):
@@ -278,24 +284,24 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
         empty=study_trial.is_done and study_trial.answer == "",
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
-        unparsed=bool(trial.parse_error),
-        error_class=trial.error_class,
-        error=study_trial.error,
+        unparsed=bool(trial["parse_error"]),
+        error_class=trial["error_class"],
+        error=trial["error"],
     )
 
 
-def _build_attempt(call: StudyCall, trial: Trial, outcome: Attempt.Outcome, /, **facts: Any) -> Attempt:
+def _build_attempt(call: StudyCall, trial: Row, outcome: Attempt.Outcome, /, **facts: Any) -> Row:
     """Return the row of a call. facts: columns that the call itself does not know."""
     is_failure = outcome not in (Attempt.Outcome.OK, Attempt.Outcome.CACHED)
-    times = (call.completed_at, call.claimed_at, trial.completed_at, trial.claimed_at, timezone.now())
-    columns = {name: getattr(call, name) for name in (*CALL_COLUMNS, "list_usd")}
-    attempt = Attempt(
-        trial=trial,
-        run_id=trial.run_id,
-        outcome=Attempt.Outcome.CACHED if call.is_cached and not is_failure else outcome,
-        started_at=call.claimed_at,
-        finished_at=next(filter(None, times)),
-        **{**columns, "error_class": "unknown" if is_failure else "", **facts},
-    )
-    attempt.error = _redact_error(attempt.error)
-    return attempt
+    times = (call.completed_at, call.claimed_at, trial["completed_at"], trial["claimed_at"], timezone.now())
+    return {
+        **{name: getattr(call, name) for name in (*CALL_COLUMNS, "list_usd")},
+        "trial_id": trial["id"],
+        "run_id": trial["run_id"],
+        "outcome": Attempt.Outcome.CACHED if call.is_cached and not is_failure else outcome,
+        "started_at": call.claimed_at,
+        "finished_at": next(filter(None, times)),
+        "error_class": "unknown" if is_failure else "",
+        "error": _redact_error(call.error),
+        **facts,
+    }

@@ -20,6 +20,7 @@ from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import GradeCondition
+from grading_app.study_import.row_writer import reserve_keys, write_rows
 from grading_app.study_import.study import (
     Study,
     StudyCondition,
@@ -160,26 +161,18 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         ],
         ignore_conflicts=True,  # `store_images` has written them, unless this is a dry run.
     )
-    items = Item.objects.bulk_create(
-        (
-            Item(
-                dataset=dataset, position=position, key=study_item.key, input=study_item.input,
-                target=study_item.target, category=study_item.category, choices=list(study_item.choices),
-                metadata=dict(study_item.metadata), image_id=study_item.image.sha256 if study_item.image else None,
-                grading_scheme=study_item.grading_scheme, excluded=study_item.excluded, note=study_item.note,
-            )
-            for position, study_item in enumerate(study.items)
-        ),
-        batch_size=BATCH,
-    )  # fmt: skip
-    Norm.objects.bulk_create(
-        (
-            Norm(item=item, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)
-            for item, study_item in zip(items, study.items, strict=True)
-            for norm in study_item.norms
-        ),
-        batch_size=BATCH,
-    )
+    keys = reserve_keys(Item, len(study.items))
+    for start in range(0, len(keys), BATCH):
+        batch = list(zip(keys[start : start + BATCH], study.items[start : start + BATCH], strict=True))
+        write_rows(Item, [{
+            "id": key, "dataset_id": dataset.pk, "position": position, "key": item.key, "input": item.input,
+            "target": item.target, "category": item.category, "choices": item.choices, "metadata": item.metadata,
+            "image_id": item.image.sha256 if item.image else None, "grading_scheme": item.grading_scheme,
+            "excluded": item.excluded, "note": item.note,
+        } for position, (key, item) in enumerate(batch, start)])  # fmt: skip
+        write_rows(Norm, [{
+            "item_id": key, "dimension": norm.dimension, "mean": norm.mean, "sd": norm.sd, "n": norm.n,
+        } for key, item in batch for norm in item.norms])  # fmt: skip
     dataset.approve(by=owner, reason=REASON.format(tool=study.tool))
     return dataset
 
