@@ -29,6 +29,8 @@ from runs_app.models import Experiment
 router = Router(auth=reach.AccessToken(reach.READ), tags=["Files"])
 COUNTED_TABLES = frozenset({"trials", "attempts", "gradings"})
 """Tables whose rows change only together with the counters of runs and grade conditions."""
+UNCOUNTED_FILTERS = frozenset({"flag", "tag", "note"})
+"""Filters that read annotations, which change no counter."""
 
 
 @router.get(
@@ -40,11 +42,13 @@ COUNTED_TABLES = frozenset({"trials", "attempts", "gradings"})
 def export(request: HttpRequest, name: str, table: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
     """A table as csv, jsonl or parquet, in constant memory. Data frames read the Parquet address directly.
 
-    Trials, attempts and gradings have an `ETag`: a client that has the current rows gets 304 and no rows.
+    Trials, attempts and gradings have an `ETag`: a client that has the current rows gets 304 and no rows. With a filter
+    by annotations, they have none.
     """
     found = reach.get_experiment(request, name)
     filters = read_filters(request)
-    etag = _build_etag(found, table, file_format, filters) if table in COUNTED_TABLES else None
+    is_counted = table in COUNTED_TABLES and UNCOUNTED_FILTERS.isdisjoint(filters)
+    etag = _build_etag(found, table, file_format, filters) if is_counted else None
     if etag is not None and (unchanged := get_conditional_response(request, etag=etag)) is not None:
         return unchanged
     if file_format == "parquet":

@@ -6,8 +6,11 @@ import io
 import pytest
 from django.http import QueryDict
 
+from evalsite.api.downloads import COUNTED_TABLES
+from grading_app.publish.export.file_formats import TABLE_NAMES
 from grading_app.publish.figures.figure_set import FigureSource, list_figures
-from runs_app.models import Run
+from runs_app.models import Run, Trial
+from runs_app.models.annotations import annotate
 from tests.factories.gradings import make_gradings
 from tests.factories.tokens import make_api_client
 
@@ -62,5 +65,18 @@ def test_a_new_grade_or_attempt_is_another_etag(api, pilot):
     assert len(set(tags)) == 3
 
 
-def test_tables_whose_changes_no_counter_shows_have_no_etag(api, pilot):
-    assert "ETag" not in api.get(f"{PILOT}/export/items.jsonl")
+@pytest.mark.parametrize("table", sorted({*TABLE_NAMES} - COUNTED_TABLES))
+def test_tables_whose_changes_no_counter_shows_have_no_etag(table, api, pilot):
+    assert "ETag" not in api.get(f"{PILOT}/export/{table}.jsonl")
+
+
+@pytest.mark.parametrize("query", ["flag=true", "tag=odd", "note=wrong"])
+def test_rows_chosen_by_annotations_follow_them(query, api, pilot):
+    address = f"{PILOT}/export/trials.jsonl?{query}"
+    first = api.get(address)
+    assert b"".join(first) == b""
+    trial = Trial.objects.filter(run__experiment=pilot).first()
+    kind, _, text = query.partition("=")
+    annotate(trial, kind, "wrong target" if kind == "flag" else text, by=pilot.owner)
+    again = api.get(address, headers={"If-None-Match": first.get("ETag", "")})
+    assert (again.status_code, b"".join(again).count(b"\n")) == (200, 1)
