@@ -18,8 +18,8 @@ ODD = "Question 7?"
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(outages, "FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr(outages, "LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr(outages, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(outages, "LONGEST_WAIT_S", 0.04)
 
 
 def make_run(**fields):
