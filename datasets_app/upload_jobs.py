@@ -24,8 +24,7 @@ from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
-from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import resolve_space
+from datasets_app.parametric.spaces import SEED, resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.pending_uploads import PendingUpload, find_upload_of
 from evalsite.lib.history import Actor, TransitionError

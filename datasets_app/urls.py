@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from datasets_app.views import assets, datasets, drafts, items, uploads
+from datasets_app.views import datasets, items, uploads
 
 ONE = "datasets/<slug:slug>/<int:version>/"
 
@@ -18,12 +18,12 @@ urlpatterns = [
     path(f"{ONE}about/", datasets.dataset_about, name="dataset_about"),
     path(f"{ONE}edit/", datasets.dataset_edit, name="dataset_edit"),
     path(f"{ONE}norms/", uploads.dataset_norms, name="dataset_norms"),
-    path(f"{ONE}sample/", drafts.dataset_sample, name="dataset_sample"),
+    path(f"{ONE}sample/", datasets.dataset_sample, name="dataset_sample"),
     path(f"{ONE}star/", datasets.dataset_star, name="dataset_star"),
-    path(f"{ONE}act/<slug:verb>/", drafts.dataset_act, name="dataset_act"),
+    path(f"{ONE}act/<slug:verb>/", datasets.dataset_act, name="dataset_act"),
     path(f"{ONE}items/<int:pk>/", items.item_detail, name="item_detail"),
     path(f"{ONE}items/<int:pk>/text/<slug:name>/", items.item_text, name="item_text"),
     path(f"{ONE}items/<int:pk>/act/<slug:verb>/", items.item_act, name="item_act"),
-    path("assets/<slug:sha256>", assets.asset, name="asset"),
-    path("assets/<slug:sha256>/thumbnail", assets.thumbnail, name="thumbnail"),
+    path("assets/<slug:sha256>", items.asset, name="asset"),
+    path("assets/<slug:sha256>/thumbnail", items.thumbnail, name="thumbnail"),
 ]

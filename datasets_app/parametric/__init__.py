@@ -3,7 +3,7 @@
     spec = read_space(text)                                     # spec.py: the validated file, or SpaceError
     space = resolve_space(spec, degree=1, density="corner")     # spaces.py: the points and their numbers of cases
     for item in generate_items(space): ...                      # items.py: every case in order
-    describe_gaps(space)                                        # case_counts.py: points with too few different cases
+    describe_gaps(space)                                        # items.py: points with too few different cases
 
-`manifolds` contains the rules of one parameter, `seeds` the random stream of one point.
+`manifolds` contains the rules of one parameter.
 """

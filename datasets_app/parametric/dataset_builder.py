@@ -18,9 +18,7 @@ from django.db import connection, transaction
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.models.datasets import CurationError
-from datasets_app.parametric.case_counts import count_cases
-from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
-from datasets_app.parametric.prompt_parts import make_prompt_parts
+from datasets_app.parametric.items import GeneratedItem, count_cases, generate_point, make_prompt_parts, read_points
 from datasets_app.parametric.spaces import DifficultyPoint, Space
 from datasets_app.parametric.spec import SpaceError
 from evalsite.lib.history import Actor

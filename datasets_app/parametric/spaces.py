@@ -1,4 +1,10 @@
-"""The points of a space: the settings that a file defines at a degree, a density and a precision."""
+"""The points of a space: the settings that a file defines at a degree, a density and a precision.
+
+The random stream of a point is seeded exactly as in ReasonScape. The seed and the parameters in the file determine the
+stream; the count, defaults and the task's name do not. So more cases at a point continue its stream, and the same
+parameters give the same cases in every file. Numbers are compared as text: 1 and 1.0 are different parameters here. A
+definition must therefore be stored as text, or in another form that preserves the difference.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
+from random import Random
 from typing import Any
 
 from datasets_app.generators.generator import COUNT, ParamError
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.manifolds import DENSITIES, GridAxis
-from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spec import (
     MAX_COUNT,
     MAX_PROBLEMS,
@@ -26,6 +32,20 @@ from datasets_app.parametric.spec import (
     SpaceSpec,
     TaskSpec,
 )
+
+SEED = 42
+
+
+def compute_seed_base(params: Mapping[str, Any]) -> int:
+    """Return the number that the parameters add to the seed: the last eight hexadecimal digits of a SHA-256."""
+    text = json.dumps({name: value for name, value in params.items() if name != COUNT}, sort_keys=True)
+    return int(hashlib.sha256(text.encode()).hexdigest()[-8:], 16)
+
+
+def make_point_rng(params: Mapping[str, Any], seed: int = SEED) -> Random:
+    """Return a new random stream at the start of a point's cases."""
+    return Random(seed + compute_seed_base(params))  # noqa: S311 - cases must be reproducible, not secret.
+
 
 MAX_POINTS = 20_000
 MAX_CASES = 5_000_000
@@ -54,7 +74,7 @@ class DifficultyPoint:
     def max_cases(self) -> int:
         """Return the largest number of generated cases: the maximum of the stopping rule, or else the count.
 
-        A point with fewer different cases gets fewer (`case_counts.count_cases`).
+        A point with fewer different cases gets fewer (`items.count_cases`).
         """
         return int(self.stopping.get("maximum", self.count))
 

@@ -20,7 +20,7 @@ from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.job_texts import describe_job
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload
-from datasets_app.views.assets import send_image
+from datasets_app.views.items import send_image
 from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.spreadsheet import format_csv_line

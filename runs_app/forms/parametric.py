@@ -10,8 +10,7 @@ from datasets_app.forms import LARGEST_SEED, SlugField
 from datasets_app.generators.generator import Generator
 from datasets_app.generators.registry import get_generator, load_generators
 from datasets_app.parametric.manifolds import DENSITIES, MAX_DEGREE
-from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import Space, resolve_space
+from datasets_app.parametric.spaces import SEED, Space, resolve_space
 from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
 from runs_app.forms.parametric_tasks import describe_param
 from runs_app.models import LanguageModel

@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from datasets_app.models import Dataset, ParametricSpace
-from datasets_app.parametric.items import generate_point
+from datasets_app.parametric.items import generate_point, make_prompt_parts
 from datasets_app.parametric.manifolds import DENSITIES
-from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import DifficultyPoint, Space, resolve_space
 from datasets_app.parametric.spec import ManifoldTask, SpaceError, SpaceSpec
 from runs_app.bounds import ADAPTIVE

@@ -1,7 +1,7 @@
 """Shipped designs: approved prompts and samplers, which users may edit as new versions.
 
 General prompts use only variables that every dataset can fill. The variables of the prompts for parametric tasks are
-metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
+metadata of generated items (`datasets_app/parametric/items.py`).
 """
 
 from __future__ import annotations

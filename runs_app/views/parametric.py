@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods
 
 from datasets_app import pending_uploads
 from datasets_app.generators.registry import load_generators
-from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import compare_with_newest
+from datasets_app.parametric.items import describe_gaps
 from datasets_app.parametric.manifolds import DENSITIES
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.form_fields import fetch_choices

@@ -9,8 +9,7 @@ from datasets_app import curation
 from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
-from datasets_app.management.hub_verb import HubVerb, add_hub_verb
-from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
+from datasets_app.management.dataset_verbs import HubVerb, ParametricVerb, add_hub_verb, add_parametric_verb
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import ABOUT, CurationError
 from datasets_app.sampling import STRATEGIES

@@ -9,8 +9,7 @@ from datasets_app.generators.registry import get_generator
 from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.parametric import dataset_builder
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, rebuild_items
-from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point
-from datasets_app.parametric.prompt_parts import make_prompt_parts
+from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point, make_prompt_parts
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from runs_app import run_control

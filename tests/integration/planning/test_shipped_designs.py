@@ -6,8 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from datasets_app.generators.registry import load_generators
-from datasets_app.parametric.items import generate_point
-from datasets_app.parametric.prompt_parts import make_prompt_parts
+from datasets_app.parametric.items import generate_point, make_prompt_parts
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from evalsite.lib.rating_scale import RatingScale

@@ -1,7 +1,6 @@
 """The plan of a space names points with too few different cases, and points with one answer."""
 
-from datasets_app.parametric.case_counts import describe_gaps, survey_point
-from datasets_app.parametric.items import generate_point
+from datasets_app.parametric.items import describe_gaps, generate_point, survey_point
 from tests.unit.parametric.test_points_and_items import build_space
 
 SMALL = {"name": "small", "task": "sequence", "params": {"base": "multiply", "interference": 0, "length": 5}}

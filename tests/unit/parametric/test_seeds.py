@@ -2,7 +2,7 @@
 
 from random import Random
 
-from datasets_app.parametric.seeds import compute_seed_base, make_point_rng
+from datasets_app.parametric.spaces import compute_seed_base, make_point_rng
 
 
 def test_the_published_parameters_give_the_published_base():

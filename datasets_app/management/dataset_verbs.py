@@ -1,20 +1,63 @@
-"""The verb `dataset parametric`: a space of difficulty from a file to points, cases and a draft."""
+"""The base of the command `dataset`, and its larger verbs `parametric` and `download`.
+
+`parametric` turns a space of difficulty from a file into points, cases and a draft. `download` imports a split of a
+dataset on the Hugging Face hub as a draft, pinned to a commit.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from datasets_app.management.dataset_command import DatasetCommand
+from datasets_app.importing import FileError, parse_mapping
+from datasets_app.importing.dataset_writer import create_dataset
+from datasets_app.importing.hub_dataset import download_split
+from datasets_app.importing.limited_reader import read_upload
+from datasets_app.importing.records import ReadingReport
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import ABOUT, CurationError
-from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import SpaceFiles, compare_with_newest, create_parametric_dataset
+from datasets_app.parametric.items import describe_gaps
 from datasets_app.parametric.manifolds import DENSITIES
-from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import Space, resolve_space
+from datasets_app.parametric.spaces import SEED, Space, resolve_space
 from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
+from evalsite.lib.history import Actor, TransitionError
+from evalsite.lib.ops.commands import VerbCommand, add_list_option, refuse_input, resolve_actor
+
+
+class DatasetCommand(VerbCommand):
+    """A command whose changes have the author `by`."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, FileError, SpaceError)
+    by: Actor
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.by = resolve_actor(options.get("user", ""))
+        super().handle(*args, **options)
+
+    def print_remarks(self, report: ReadingReport, name: str) -> None:
+        """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
+        for remark in report.warnings:
+            self.stderr.write(f"warning: {remark}", self.style.WARNING)
+        if not report.error_total:
+            return
+        for remark in report.errors:
+            self.stderr.write(f"error: {remark}", self.style.ERROR)
+        errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
+        more = report.error_total - len(report.errors)
+        omitted = f"; {more} more are not shown" if more else ""
+        refuse_input(f"{name}: {errors}{omitted}; nothing was saved")
+
+    def print_summary(self, dataset: Dataset) -> None:
+        excluded = dataset.item_count - dataset.active_count
+        self.write(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
+        for category, count in dataset.count_active_by_category().items():
+            self.write(f"  {category or '(no category)'}: {count}")
+        if dataset.content_hash:
+            holds = "holds" if dataset.hash_items() == dataset.content_hash else "DOES NOT HOLD"
+            self.write(f"  content hash {dataset.content_hash} {holds}")
+
 
 MAX_BYTES = 5_000_000
 
@@ -111,3 +154,42 @@ def _read_text(path: Path) -> str:
         raise SpaceError([f"{path.name}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:
         raise SpaceError([f"{path.name}: is not UTF-8 text"]) from None
+
+
+class HubVerb(DatasetCommand):
+    """The command with the verb `download`."""
+
+    def do_download(self, repository: str, name: str, **options: Any) -> None:
+        split = download_split(
+            repository,
+            configuration=options["config"],
+            split=options["split"],
+            revision=options["revision"],
+            data_file=options["data_file"],
+        )
+        self.write(f"{repository} at revision {options['revision']}: commit {split.commit}; {', '.join(split.names)}")
+        reading, _ = read_upload({"items": split.file}, parse_mapping(options["map"]))
+        self.print_remarks(reading.report, reading.source_name)
+        if options["dry_run"]:
+            self.write(f"{len(reading.items)} items could be imported; nothing was saved")
+            return
+        about = {field: options[field] for field in ABOUT}
+        about["source"] = f"{about['source']}\n{split.source}" if about["source"] else split.source
+        about["licence"] = about["licence"] or split.licence
+        dataset = create_dataset(reading, slug=name, by=self.by, recipe=split.recipe, **about)
+        self.print_summary(dataset)
+        self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+
+
+def add_hub_verb(verbs: Any) -> None:
+    parser = verbs.add_parser("download", help="a split of a dataset on the Hugging Face hub to a new draft")
+    parser.add_argument("repository", metavar="OWNER/NAME")
+    parser.add_argument("--name", required=True, metavar="SLUG")
+    parser.add_argument("--config", default="", metavar="CONFIG", help="the configuration; default: the default one")
+    parser.add_argument("--split", default="", metavar="SPLIT", help="such as test; default: all files")
+    parser.add_argument("--revision", default="main", metavar="REVISION", help="a branch, a tag or a commit")
+    parser.add_argument("--data-file", default="", metavar="PATH", help="a file of the repository, instead of a split")
+    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
+    parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
+    for field in ABOUT:
+        parser.add_argument(f"--{field}", default="", metavar="TEXT")
