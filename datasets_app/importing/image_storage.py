@@ -11,8 +11,8 @@ from datasets_app.models import Asset
 from evalsite.lib.ops.shared_files import AT_ONCE
 
 
-def store_images(images: Iterable[BufferedImage]) -> None:
-    """Write the files and rows of new images. Skip images that have a row already.
+def store_images(images: Iterable[BufferedImage], *, write_files: bool = True) -> None:
+    """Write the files and rows of new images. Skip images that have a row already. A dry run writes no files.
 
     Files are written before rows, so no row ever names a missing file. A failed transaction leaves files without rows.
     The next import of the same image uses them again.
@@ -32,11 +32,12 @@ def store_images(images: Iterable[BufferedImage]) -> None:
         if sha256 not in existing
     ]
 
-    def write_files(asset: Asset) -> None:
+    def write_file(asset: Asset) -> None:
         data = distinct[asset.sha256].path.read_bytes()
         asset.shared_file.store(data)
         asset.shared_thumbnail.store(make_thumbnail(data))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(write_files, assets))
+    if write_files:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(write_file, assets))
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)

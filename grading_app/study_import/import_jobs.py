@@ -6,7 +6,7 @@ Both read the files again and do the same; a dry run takes everything back. So i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,17 @@ from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
-from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
+from grading_app.study_import.study import (
+    MAX_PROBLEMS,
+    DesignNames,
+    ImportReport,
+    Study,
+    StudyDesign,
+    StudyError,
+    StudyTrial,
+)
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
-from grading_app.study_import.writer import create_draft, write_study
+from grading_app.study_import.writer import ITEMS, SKIPPED, TRIALS, create_draft, write_study
 from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.models import Experiment
 
@@ -45,35 +53,9 @@ LABELS = {"assets": "Images"}
 LINKS = "relationships"  # In the names of tables that only link rows.
 
 
-@dataclass
-class StudyReport:
-    """Report of what an import takes, or of the problems that prevent it. counts: pairs of a label and a number.
-
-    renamed: pairs of a name in the files and its name here. problem_count: with the problems that are not stored.
-    """
-
-    source: str = ""
-    experiment: str = ""
-    dataset: list[Any] = field(default_factory=list)
-    counts: list[tuple[str, int]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    renamed: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    problem_count: int = 0
-
-    @property
-    def is_ok(self) -> bool:
-        return not self.problem_count
-
-    @property
-    def target(self) -> str:
-        """Return the name of the experiment, or of the dataset of a bundle without one."""
-        return self.experiment or "@".join(map(str, self.dataset))
-
-
-def load_report(upload: PendingUpload) -> StudyReport | None:
+def load_report(upload: PendingUpload) -> ImportReport | None:
     content = upload.load(REPORT)
-    return StudyReport(**content) if content else None
+    return ImportReport(**content) if content else None
 
 
 def run_import(job_key: int) -> str:
@@ -89,7 +71,7 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
         report = _import(upload, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
         problems = error.problems if isinstance(error, StudyError) else [str(error)]
-        upload.store(REPORT, asdict(StudyReport(problems=problems[:MAX_PROBLEMS], problem_count=len(problems))))
+        upload.store(REPORT, asdict(ImportReport(problems=problems[:MAX_PROBLEMS], problem_count=len(problems))))
         return finish(upload, job)
     except FileNotFoundError:
         raise
@@ -103,7 +85,7 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     )
 
 
-def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> StudyReport:
+def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> ImportReport:
     entries = job.parameters["mapping"]
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     names = DesignNames(entries.get("slug", ""), str(dataset or ""))
@@ -119,65 +101,50 @@ def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> StudyRepor
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
 
-def _take_design(design: StudyDesign, job: BackgroundJob, user: User) -> StudyReport:
+def _take_design(design: StudyDesign, job: BackgroundJob, user: User) -> ImportReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
     try:
         with transaction.atomic():
             experiment, notes = create_draft(design, user)
-            counts = [("Models", experiment.language_models.count()), ("Prompts", experiment.prompts.count())]
+            counts = {"Models": experiment.language_models.count(), "Prompts": experiment.prompts.count()}
             transaction.set_rollback(job.kind == CHECK)
     except SpecError as error:
         raise StudyError(error.problems) from error
     if design.items:
-        counts.insert(0, ("Items", len(design.items)))
-    return StudyReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes[:MAX_NOTES])
+        counts = {ITEMS: len(design.items), **counts}
+    return ImportReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes[:MAX_NOTES])
 
 
-def _take_study(study: Study, job: BackgroundJob, user: User) -> StudyReport:
+def _take_study(study: Study, job: BackgroundJob, user: User) -> ImportReport:
     entries = job.parameters["mapping"]
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     if entries.get("dataset") and dataset is None:
         raise StudyError(["the dataset that you chose was deleted: choose another one"])
     slug = entries.get("slug") or slugify_name(study.name)
     report = write_study(study, slug, user, dataset, dry_run=job.kind == CHECK)
-    counts = {
-        "Items": report.items, "Conditions": report.conditions, "Trials": report.trials, "Failed trials": report.failed,
-        "Attempts": report.attempts,
-    }  # fmt: skip
-    optional_counts = {
-        "Scores": report.gradings,
-        "Verdicts of judges": report.verdicts,
-        "Trials that are here already": report.skipped,
-    }
-    counts |= {name: number for name, number in optional_counts.items() if number}
-    notes = list(report.notes)
-    if report.skipped and not report.trials:
-        notes.insert(0, "All trials of these files are here already: the import adds no trial.")
+    if report.counts.get(SKIPPED) and not report.counts[TRIALS]:
+        report.notes.insert(0, "All trials of these files are here already: the import adds no trial.")
     if dataset is not None:
-        notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
-    return StudyReport(
-        source=FORMATS[study.tool].label if study.tool in FORMATS else study.tool,
-        experiment=report.experiment.slug,
-        counts=list(counts.items()),
-        notes=notes[:MAX_NOTES],
-    )
+        report.notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
+    source = FORMATS[study.tool].label if study.tool in FORMATS else study.tool
+    return replace(report, source=source, notes=report.notes[:MAX_NOTES])
 
 
-def _take_snapshot(path: Path, job: BackgroundJob, user: User) -> StudyReport:
+def _take_snapshot(path: Path, job: BackgroundJob, user: User) -> ImportReport:
     result = import_snapshot(path, user, dry_run=job.kind == CHECK)
     notes = []
     if job.parameters["mapping"].get("slug") or job.parameters["mapping"].get("dataset"):
         notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
     dataset = result.dataset
-    return StudyReport(
+    return ImportReport(
         source=SOURCES[result.kind],
         experiment=result.experiment.slug if result.experiment else "",
         dataset=[] if result.experiment else [dataset.slug, dataset.version],
-        counts=[
-            (LABELS.get(name, name.capitalize()), number)
+        counts={
+            LABELS.get(name, name.capitalize()): number
             for name, number in result.rows.items()
             if number and LINKS not in name
-        ],
+        },
         notes=[*notes, *result.remarks],
         renamed=result.renamed,
     )

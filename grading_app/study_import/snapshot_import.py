@@ -216,25 +216,21 @@ class _Import:
 
     def _take_images(self, *, write_files: bool) -> None:
         """Check each image, and store the ones that this site does not have."""
-        rows_by_name = {}
-        for _, row in read_lines(Asset):
-            rows_by_name[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
+        rows_by_name = {f"{IMAGES}{row['sha256']}.{row['format']}": row for _, row in read_lines(Asset)}
         for name, row in rows_by_name.items():
             if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MAX_IMAGE:
                 raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
-            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-                facts = (hashlib.sha256(data).hexdigest(), str(image.format).lower(), image.width, image.height)
+            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+                facts = (hashlib.sha256(data).hexdigest(), str(picture.format).lower(), *picture.size)
             if facts != (row["sha256"], row["format"], row["width"], row["height"]):
                 raise SnapshotFileError(f"{self.file_name}: {name} is not the image that its row describes")
-            asset = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
-            if not write_files:
-                Asset.objects.bulk_create([Asset(**asset)], ignore_conflicts=True)
-                continue
             with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
                 file.write(data)
                 file.flush()
-                store_images([BufferedImage(path=Path(file.name), original_name="", **asset)])
+                asset = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
+                image = BufferedImage(path=Path(file.name), original_name="", **asset)
+                store_images([image], write_files=write_files)
 
     # --- names --------------------------------------------------------------------------------------------------------
 

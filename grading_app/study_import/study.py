@@ -375,3 +375,29 @@ class StudyDesign:
     content: Mapping[str, Any]
     notes: Sequence[str]
     items: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass
+class ImportReport:
+    """What an import takes, or the problems that prevent it. counts: by their labels for people.
+
+    renamed: pairs of a name in the files and its name here. problem_count: with the problems that are not stored.
+    """
+
+    source: str = ""
+    experiment: str = ""
+    dataset: list[Any] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.problem_count
+
+    @property
+    def target(self) -> str:
+        """Return the name of the experiment, or of the dataset of a bundle without one."""
+        return self.experiment or "@".join(map(str, self.dataset))

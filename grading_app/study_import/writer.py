@@ -6,23 +6,30 @@ which tool it came from. So nothing of it is ever called or paid for here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.db import DataError, IntegrityError, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 from django.db.models import Max
+from django.utils import timezone
 
 from datasets_app.importing.image_storage import store_images
-from datasets_app.models import Asset, Dataset, Item, Norm
+from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.judging.grader_specs import create_experiment
-from grading_app.models import GradeCondition
+from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.row_writer import reserve_keys, write_rows
 from grading_app.study_import.study import (
+    USAGE,
+    ImportReport,
     Study,
+    StudyCall,
     StudyCondition,
     StudyDesign,
     StudyError,
@@ -30,32 +37,57 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyTrial,
 )
-from grading_app.study_import.study_checks import check_design, check_items
+from grading_app.study_import.study_checks import check_design, check_items, check_trial
 from grading_app.study_import.study_completion import count_rows
-from grading_app.study_import.trial_rows import (
-    ImportReport,
-    StudyRows,
-    write_batch,
-)
 from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.llm.failures import remove_key_patterns
+from runs_app.llm.keys import list_secrets, redact
 from runs_app.models import (
+    Attempt,
     Condition,
     Dimension,
     Endpoint,
     Experiment,
     LanguageModel,
     Prompt,
+    Run,
     Sampler,
     Trial,
     Wave,
 )
 from runs_app.planning.conditions import Cell, Facet
 
+Row = dict[str, Any]  # By the columns of the database.
+Trials = list[tuple[StudyTrial, Row]]
+Identity = tuple[int, int | None, int | None, int]  # Run, item, dimension, repetition.
 BATCH = 2000
 BATCH_CHARS = 8_000_000
 ENDPOINT = "imported"
 PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
+FIRST_CHANGES = 3
+LONGEST_SCORER = 40
+# LIMIT keeps the planner from joining the whole table: each trial is one look into the index of the unique constraint.
+FIND_STORED = """
+SELECT wanted.place, stored.id, stored.status, stored.answer, stored.rating
+FROM unnest(%(runs)s::bigint[], %(items)s::bigint[], %(dimensions)s::bigint[], %(samples)s::int[])
+    WITH ORDINALITY AS wanted (run, item, dimension, sample_idx, place)
+CROSS JOIN LATERAL (
+    SELECT t.* FROM runs_app_trial t WHERE t.run_id = wanted.run AND t.item_id = wanted.item
+        AND t.dimension_id = wanted.dimension AND t.sample_idx = wanted.sample_idx
+        AND t.subject_id IS NULL AND t.rival_id IS NULL
+    UNION ALL
+    SELECT t.* FROM runs_app_trial t WHERE t.run_id = wanted.run AND t.item_id = wanted.item
+        AND wanted.dimension IS NULL AND t.dimension_id IS NULL AND t.sample_idx = wanted.sample_idx
+        AND t.subject_id IS NULL AND t.rival_id IS NULL
+    LIMIT 1
+) AS stored
+"""
+OUTCOME = ("status", "answer", "rating")
+CALL_COLUMNS = (*USAGE, "cost_usd", "finish_reason", "response_id", "served_model", "error")
+# Labels of the counts of a report. The numbers of attempts and scores are with those of the judges.
+ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS = "Items", "Conditions", "Trials", "Failed trials", "Attempts"
+SCORES, VERDICTS, SKIPPED = "Scores", "Verdicts of judges", "Trials that are here already"
 
 
 def write_study(
@@ -70,16 +102,18 @@ def write_study(
     check_design(study)
     try:
         with transaction.atomic():
-            if dataset is None and not dry_run:  # Files first, so that no row names a missing file.
-                store_images(item.image for item in study.items if item.image)
-            report = _write_study(study, slug, owner, dataset)
+            if dataset is None:  # Files first, so that no row names a missing file.
+                store_images((item.image for item in study.items if item.image), write_files=not dry_run)
+            experiment = _find_experiment(study, slug, owner, dataset)
+            report = _StudyWriter(study, experiment, owner).write()
             transaction.set_rollback(dry_run)
             return report
     except (DataError, IntegrityError) as error:
         raise StudyError([f"{study.name}: the database refuses a row: {str(error).splitlines()[0]}"]) from error
 
 
-def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) -> ImportReport:
+def _find_experiment(study: Study, slug: str, owner: User, dataset: Dataset | None) -> Experiment:
+    """Return the experiment of an earlier import, or a new one. Raise StudyError if the study cannot be in it."""
     experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
     if experiment is None:
         experiment = Experiment.objects.create(
@@ -104,25 +138,7 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
             f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys
         ]:
             raise StudyError(problems)
-    rows = _create_referenced_rows(study, experiment, owner)
-    report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
-    for batch in _split_batches(study.trials()):
-        write_batch(batch, rows, experiment, report)
-    # The files may have more repetitions than at the first import.
-    Experiment.objects.filter(pk=experiment.pk, samples__lt=report.samples).update(samples=report.samples)
-    experiment.refresh_from_db(fields=["samples"])
-    count_rows(experiment)
-    if report.recovered:
-        report.notes.append(
-            f"{report.recovered} trials failed here and are done in the files: they stay failed. Import the files "
-            "under another name to take their answers."
-        )
-    if report.changed:
-        report.notes.append(
-            f"{report.changed} trials have another outcome in the files than here, such as "
-            f"{'; '.join(report.first_changes)}: they stay as they are here."
-        )
-    return report
+    return experiment
 
 
 def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
@@ -139,7 +155,387 @@ def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
         yield batch
 
 
-# --- the design -------------------------------------------------------------------------------------------------------
+class _StudyWriter:
+    """The writer of one study. Its rows by the keys of the study: items, dimensions, conditions, waves, scorers.
+
+    runs: by the keys of condition and wave. scorers: those of judges are there from the start. last_trial: the largest
+    key of a trial before this import.
+    """
+
+    def __init__(self, study: Study, experiment: Experiment, owner: User) -> None:
+        self.study, self.experiment, self.owner = study, experiment, owner
+        self.items: dict[str, int] = dict(experiment.dataset.items.values_list("key", "pk"))
+        self.dimensions: dict[str, int] = {}
+        self.conditions: dict[str, Condition] = {}
+        self.waves = {
+            part.number: Wave.objects.get_or_create(
+                experiment=experiment,
+                number=part.number,
+                defaults={"label": part.label[:80], "epoch_offset": part.epoch_offset},
+            )[0]
+            for part in study.waves
+        }
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.scorers: dict[str, GradeCondition] = {}
+        self.last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
+        self.counts: Counter[str] = Counter()
+        self.samples = 1
+        self.recovered = 0  # Trials that failed here and are done in the files.
+        self.changed = 0  # Trials with another answer in the files than here.
+        self.first_changes: list[str] = []  # Their places.
+
+    def write(self) -> ImportReport:
+        study, experiment = self.study, self.experiment
+        self._write_design()
+        for name, judge in study.judges.items():
+            self.scorers[name] = self._create_judge(judge)
+        for condition in self.conditions.values():
+            self._get_run(condition, study.waves[0].number)
+        for batch in _split_batches(study.trials()):
+            self._write_batch(batch)
+        # The files may have more repetitions than at the first import.
+        Experiment.objects.filter(pk=experiment.pk, samples__lt=self.samples).update(samples=self.samples)
+        count_rows(experiment)
+        notes = list(study.notes)
+        if self.recovered:
+            notes.append(
+                f"{self.recovered} trials failed here and are done in the files: they stay failed. Import the files "
+                "under another name to take their answers."
+            )
+        if self.changed:
+            notes.append(
+                f"{self.changed} trials have another outcome in the files than here, such as "
+                f"{'; '.join(self.first_changes)}: they stay as they are here."
+            )
+        shown = dict.fromkeys((ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS), 0)
+        shown |= {ITEMS: len(self.items), CONDITIONS: len(self.conditions), **+self.counts}
+        return ImportReport(study.tool, experiment.slug, counts=shown, notes=notes)
+
+    # --- the design ---------------------------------------------------------------------------------------------------
+
+    def _write_design(self) -> None:
+        study, experiment = self.study, self.experiment
+        for scale in study.dimensions:
+            dimension = Dimension(
+                name=scale.name,
+                title=scale.name.capitalize(),
+                instructions=scale.instructions or "Not in the imported files.",
+                scale_min=scale.low,
+                scale_max=scale.high,
+            )
+            self.dimensions[scale.name] = self._create_versioned(dimension).pk
+        experiment.dimensions.add(*self.dimensions.values())
+        rating = {"answer_format": Prompt.AnswerFormat.RATING} if study.dimensions else {}
+        trial_conditions = {part.key for part in study.conditions}
+        for part in (*study.conditions, *study.planned):
+            model = self._create_model(part)
+            messages = [dict(turn) for turn in part.messages or PLACEHOLDER]
+            prompt = self._create_versioned(Prompt(name=slugify_name(part.prompt), messages=messages, **rating))
+            sampler = self._create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings))
+            experiment.language_models.add(model)
+            experiment.prompts.add(prompt)
+            experiment.samplers.add(sampler)
+            if part.key not in trial_conditions:
+                continue
+            cell = Cell(
+                Facet(model.name, model.identity, model.pk),
+                Facet(prompt.name, prompt.content, prompt.pk),
+                Facet(sampler.name, sampler.content, sampler.pk),
+            )
+            # A run of the source is part of the identity of a condition.
+            content = {**cell.content, **({"run": part.run} if part.run else {})}
+            slug = f"{cell.slug}_run-{hash_content(part.run)[:12]}" if part.run else cell.slug
+            self.conditions[part.key] = Condition.objects.get_or_create(
+                experiment=experiment,
+                condition_id=build_condition_id(slug, content),
+                defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
+            )[0]
+
+    def _create_judge(self, judge: StudyJudge) -> GradeCondition:
+        """Return the grade condition of a judge, a new one if need be. It has no grader: nothing here can call it."""
+        part = judge.condition
+        model = self._create_model(part)
+        sampler = self._create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings))
+        facts = {
+            "judge": judge.name,
+            "rubric": part.prompt,
+            "rubric_hash": judge.rubric_hash,
+            "source": judge.source_id,
+        }
+        content = {
+            "model": model.identity,
+            "sampler": sampler.content,
+            "prompt": {"messages": [dict(turn) for turn in part.messages], "answer_format": "text"},
+            "imported": facts,
+        }
+        key = build_condition_id(f"{slugify_name(judge.name)}_{slugify_name(part.prompt)}", content)
+        judge_condition = Condition.objects.get_or_create(
+            experiment=self.experiment,
+            condition_id=key,
+            defaults={"stage": Condition.Stage.JUDGE, "model": model, "sampler": sampler, "content": content},
+        )[0]
+        scale = {"scale": list(judge.scale)} if judge.scale else {}
+        known_facts = {name: fact for name, fact in facts.items() if fact}
+        return GradeCondition.objects.get_or_create(
+            experiment=self.experiment,
+            grade_condition_id=key,
+            defaults={
+                "kind": GradeCondition.Kind.JUDGE,
+                "judge_condition": judge_condition,
+                "parameters": {"imported": self.study.tool, **known_facts, **scale},
+            },
+        )[0]
+
+    def _create_model(self, condition: StudyCondition) -> LanguageModel:
+        provider = condition.provider.lower()
+        endpoint = Endpoint.objects.get_or_create(
+            name=f"{ENDPOINT}-{slugify_name(provider)}" if provider else ENDPOINT,
+            defaults={"provider": provider[:80], "base_url": "https://imported.invalid/v1", "is_active": False},
+        )[0]
+        name = slugify_name(f"{self.study.tool}-{condition.model}")[:80]
+        same_name = LanguageModel.objects.filter(name=name)
+        if same_name.exclude(model=condition.model_id[:200], endpoint=endpoint).exists():  # Of another provider.
+            name = f"{name[:60]}-{hash_content([provider, condition.model_id])[:12]}"
+        model, is_new = LanguageModel.objects.get_or_create(
+            name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
+        )
+        if is_new:
+            reason = REASON.format(tool=self.study.tool)
+            record_changes([(model, "", "created")], by=self.owner, reason=reason)
+        return model
+
+    def _create_versioned(self, row: Any) -> Any:
+        """Return the version with this name and content, or create it as an imported one.
+
+        A name with another content belongs to this site or to another import: the new row then gets the name and a
+        number. So the newest version of a name is never that of a file. A dimension keeps its name, which models see
+        and by which norms are matched, and becomes another version. A name without a version never means an imported
+        one.
+        """
+        kind, name, number = type(row), row.name, 2
+        while (versions := kind.objects.filter(name=row.name)).exists():
+            same = versions.filter(content_hash=hash_content(row.content)).exclude(status__in=["draft", "archived"])
+            if (version := same.order_by("-version").first()) is not None:
+                return version
+            if kind is Dimension:
+                row.version = Dimension.get_next_version(name)
+                break
+            row.name, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
+        row.status, row.created_by = kind.Status.IMPORTED, self.owner
+        try:
+            row.clean_fields(exclude=["name", "created_by"])
+            row.clean()
+        except ValidationError as error:
+            raise StudyError([f"{kind._meta.verbose_name} {row.name}: {' '.join(error.messages)}"]) from error
+        row.save()
+        record_changes([(row, "", row.status)], by=self.owner, reason=REASON.format(tool=self.study.tool))
+        return row
+
+    def _get_run(self, condition: Condition, wave: int) -> Run:
+        """Return the run of a condition in a wave, and create it if it is new."""
+        key = (condition.pk, wave)
+        if key not in self.runs:
+            self.runs[key] = Run.objects.get_or_create(
+                condition=condition,
+                wave=self.waves[wave],
+                defaults={"experiment_id": condition.experiment_id, "status": Run.Status.DONE},
+            )[0]
+        return self.runs[key]
+
+    def _get_scorer(self, name: str) -> GradeCondition:
+        """Return the grade condition of a scorer, and create it if it is new."""
+        if name not in self.scorers:
+            slug = slugify_name(name)[:LONGEST_SCORER]
+            if slug in {condition.scorer for condition in self.scorers.values()}:
+                slug = f"{slug[: LONGEST_SCORER - 13]}-{hash_content(name)[:12]}"
+            self.scorers[name] = GradeCondition.objects.get_or_create(
+                experiment=self.experiment,
+                grade_condition_id=f"imported-{slug}",
+                defaults={"scorer": slug, "parameters": {"imported": self.experiment.imported_from}},
+            )[0]
+        return self.scorers[name]
+
+    # --- trials -------------------------------------------------------------------------------------------------------
+
+    def _write_batch(self, batch: list[StudyTrial]) -> None:
+        """Write the trials that are not stored yet, and the scores that the stored ones do not have yet.
+
+        Raise StudyError if the files have two different answers to a trial.
+        """
+        trials = [self._build_trial(study_trial) for study_trial in batch]
+        trials_by_identity = _find_stored_trials(trials)
+        new_trials: Trials = []
+        repeated_trials: Trials = []
+        problems: list[str] = []
+        for study_trial, trial in zip(batch, trials, strict=True):
+            earlier = trials_by_identity.setdefault(_get_identity(trial), trial)
+            if earlier is trial:
+                new_trials.append((study_trial, trial))
+                continue
+            repeated_trials.append((study_trial, earlier))
+            if all(trial[name] == earlier[name] for name in OUTCOME):
+                continue
+            if earlier.get("id", math.inf) > self.last_trial:
+                problems.append(f"{study_trial.where}: an earlier row has the same trial with another outcome")
+            elif study_trial.is_done and earlier["status"] == Trial.Status.FAILED:  # The stored outcome stays.
+                self.recovered += 1
+            else:
+                self.changed += 1
+                self.first_changes += [study_trial.where] if len(self.first_changes) < FIRST_CHANGES else []
+        if problems:
+            raise StudyError(problems)
+        self._write_trials(new_trials)
+        self._write_gradings(new_trials, repeated_trials)
+        self.samples = max(self.samples, *(study_trial.sample_idx + 1 for study_trial in batch))
+        self.counts[TRIALS] += len(new_trials)
+        self.counts[SKIPPED] += len(repeated_trials)
+        self.counts[FAILED] += sum(not study_trial.is_done for study_trial, _ in new_trials)
+
+    def _write_trials(self, trials: Trials) -> None:
+        """Write these answers or verdicts with their attempts, and give them keys."""
+        for (_, trial), key in zip(trials, reserve_keys(Trial, len(trials)), strict=True):
+            trial["id"] = key
+        attempts = [attempt for study_trial, trial in trials for attempt in _build_attempts(study_trial, trial)]
+        write_rows(Trial, [trial for _, trial in trials])
+        write_rows(Attempt, attempts)
+        self.counts[ATTEMPTS] += len(attempts)
+
+    def _write_gradings(self, new_trials: Trials, repeated_trials: Trials) -> None:
+        """Write the scores of these trials with the judges' calls.
+
+        A stored trial may lack scores that the tool gave after an earlier import.
+        """
+        stored = Grading.objects.filter(trial__in={trial["id"] for part, trial in repeated_trials if part.scores})
+        graded = set(stored.values_list("trial", "condition"))
+        pairs: list[tuple[Row, Row]] = []  # Of a grading and the call of its judge.
+        verdicts: Trials = []
+        for study_trial, trial in (*new_trials, *repeated_trials):
+            for score in study_trial.scores:
+                condition = self._get_scorer(score.scorer)
+                if (trial["id"], condition.pk) in graded:
+                    continue
+                graded.add((trial["id"], condition.pk))
+                verdict: Row = {}
+                if score.verdict is not None and condition.judge_condition is not None:
+                    run = self._get_run(condition.judge_condition, study_trial.wave)
+                    verdict = self._fill_trial(score.verdict, run, sample_idx=0, subject_id=trial["id"])
+                    verdicts.append((score.verdict, verdict))
+                grading = {
+                    "trial_id": trial["id"], "condition_id": condition.pk, "score": score.value,
+                    "score_raw": score.raw, "parse_ok": score.value is not None,
+                    "parse_error": "" if score.value is not None else (score.error or "no_score")[:40],
+                    "reasoning": score.reasoning, "detail": score.detail, "created_at": timezone.now(),
+                }  # fmt: skip
+                pairs.append((grading, verdict))
+        self._write_trials(verdicts)
+        write_rows(Grading, [{**grading, "judged_by_id": verdict.get("id")} for grading, verdict in pairs])
+        self.counts += Counter({SCORES: len(pairs), VERDICTS: len(verdicts)})
+
+    def _build_trial(self, study_trial: StudyTrial) -> Row:
+        check_trial(study_trial)
+        known: Mapping[str, Mapping[Any, Any]] = {"item": self.items, "condition": self.conditions, "wave": self.waves}
+        for name, keys in known.items():
+            if getattr(study_trial, name) not in keys:
+                raise StudyError([f"{study_trial.where}: unknown {name} {getattr(study_trial, name)!r}"])
+        if study_trial.dimension is not None and study_trial.dimension not in self.dimensions:
+            raise StudyError([f"{study_trial.where}: unknown dimension {study_trial.dimension!r}"])
+        run = self._get_run(self.conditions[study_trial.condition], study_trial.wave)
+        return self._fill_trial(study_trial, run, sample_idx=study_trial.sample_idx)
+
+    def _fill_trial(self, study_trial: StudyTrial, run: Run, *, sample_idx: int, subject_id: int | None = None) -> Row:
+        """Return the row of an answer, or of the verdict on the answer `subject_id`. Its key comes later."""
+        is_answer = study_trial.is_done and study_trial.raw_response in (None, study_trial.answer)
+        is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
+        return {
+            **{name: getattr(study_trial, name) for name in CALL_COLUMNS},
+            "run_id": run.pk,
+            "item_id": self.items[study_trial.item],
+            "dimension_id": self.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
+            "sample_idx": sample_idx,
+            "subject_id": subject_id,
+            "status": Trial.Status.DONE if study_trial.is_done else Trial.Status.FAILED,
+            "attempts": study_trial.attempts,
+            "rating": study_trial.rating,
+            "parse_error": "no_rating_found" if is_unreadable else "",
+            "answer": study_trial.answer,
+            "reasoning": study_trial.reasoning,
+            "raw_response": None if is_answer else study_trial.raw_response,
+            "messages": study_trial.messages,
+            "truncated": study_trial.is_truncated,
+            "refused": study_trial.is_refused,
+            "from_cache": study_trial.is_cached,
+            "error_class": "" if study_trial.is_done else study_trial.error_class or "unknown",
+            "error": _redact_error(study_trial.error),
+            "claimed_at": study_trial.claimed_at,
+            "completed_at": study_trial.completed_at,
+        }
+
+
+def _get_identity(trial: Row) -> Identity:
+    return trial["run_id"], trial["item_id"], trial["dimension_id"], trial["sample_idx"]
+
+
+def _find_stored_trials(trials: list[Row]) -> dict[Identity, Row]:
+    """Return the stored trials with the identities of these, with their keys and outcomes. Costs one query."""
+    identities = [_get_identity(trial) for trial in trials]
+    columns = zip(("runs", "items", "dimensions", "samples"), map(list, zip(*identities, strict=True)), strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(FIND_STORED, dict(columns))
+        return {
+            identities[place - 1]: dict(zip(("id", *OUTCOME), values, strict=True))
+            for place, *values in cursor.fetchall()
+        }
+
+
+def _redact_error(error: str) -> str:
+    """Return the error of a foreign tool without keys: a traceback may quote one."""
+    return remove_key_patterns(redact(error, list_secrets())) if error else ""
+
+
+def _build_attempts(study_trial: StudyTrial, trial: Row) -> Iterator[Row]:
+    """Yield the calls of a trial. Calls that the source does not describe have an unknown cost."""
+    unknown_call = StudyCall(error="" if study_trial.is_done else study_trial.error)
+    for place in range(study_trial.attempts - 1):
+        call = (*study_trial.earlier_calls, *[unknown_call] * study_trial.attempts)[place]
+        yield _build_attempt(call, trial, Attempt.Outcome.TRANSIENT, token=uuid.uuid4())
+    token = uuid.uuid4()
+    *first_calls, last_call = study_trial.calls or (study_trial,)
+    for place, call in enumerate(first_calls):
+        outcome = Attempt.Outcome.TRANSIENT if call.error else Attempt.Outcome.OK
+        yield _build_attempt(call, trial, outcome, token=token, call=place)
+    yield _build_attempt(
+        last_call,
+        trial,
+        Attempt.Outcome.OK if study_trial.is_done else Attempt.Outcome.PERMANENT,
+        token=token,
+        call=len(first_calls),
+        empty=study_trial.is_done and study_trial.answer == "",
+        truncated=study_trial.is_truncated,
+        refused=study_trial.is_refused,
+        unparsed=bool(trial["parse_error"]),
+        error_class=trial["error_class"],
+        error=trial["error"],
+    )
+
+
+def _build_attempt(call: StudyCall, trial: Row, outcome: Attempt.Outcome, /, **facts: Any) -> Row:
+    """Return the row of a call. facts: columns that the call itself does not know."""
+    is_failure = outcome not in (Attempt.Outcome.OK, Attempt.Outcome.CACHED)
+    times = (call.completed_at, call.claimed_at, trial["completed_at"], trial["claimed_at"], timezone.now())
+    return {
+        **{name: getattr(call, name) for name in (*CALL_COLUMNS, "list_usd")},
+        "trial_id": trial["id"],
+        "run_id": trial["run_id"],
+        "outcome": Attempt.Outcome.CACHED if call.is_cached and not is_failure else outcome,
+        "started_at": call.claimed_at,
+        "finished_at": next(filter(None, times)),
+        "error_class": "unknown" if is_failure else "",
+        "error": _redact_error(call.error),
+        **facts,
+    }
+
+
+# --- datasets and designs ---------------------------------------------------------------------------------------------
 
 
 def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
@@ -152,14 +548,6 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         source=study.source or f"Imported from {study.tool}",
         created_by=owner,
         recipe=dict(study.recipe),
-    )
-    images = {item.image.sha256: item.image for item in study.items if item.image}
-    Asset.objects.bulk_create(
-        [
-            Asset(sha256=sha256, format=image.format, width=image.width, height=image.height, size=image.size)
-            for sha256, image in images.items()
-        ],
-        ignore_conflicts=True,  # `store_images` has written them, unless this is a dry run.
     )
     keys = reserve_keys(Item, len(study.items))
     for start in range(0, len(keys), BATCH):
@@ -175,132 +563,6 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         } for key, item in batch for norm in item.norms])  # fmt: skip
     dataset.approve(by=owner, reason=REASON.format(tool=study.tool))
     return dataset
-
-
-def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
-    rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
-    dimensions = {part.name: _create_versioned(Dimension(
-        name=part.name, title=part.name.capitalize(), instructions=part.instructions or "Not in the imported files.",
-        scale_min=part.low, scale_max=part.high,
-    ), owner, study.tool) for part in study.dimensions}  # fmt: skip
-    experiment.dimensions.add(*dimensions.values())
-    conditions = {}
-    trial_conditions = {part.key for part in study.conditions}
-    for part in (*study.conditions, *study.planned):
-        model = _create_model(part, study.tool, owner)
-        messages = [dict(turn) for turn in part.messages or PLACEHOLDER]
-        prompt = _create_versioned(
-            Prompt(name=slugify_name(part.prompt), messages=messages, **rating), owner, study.tool
-        )
-        sampler = _create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings), owner, study.tool)
-        for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
-            getattr(experiment, axis).add(row)
-        if part.key in trial_conditions:
-            # A run of the source is part of the identity of a condition.
-            run = part.run
-            cell = Cell(
-                Facet(model.name, model.identity, model.pk),
-                Facet(prompt.name, prompt.content, prompt.pk),
-                Facet(sampler.name, sampler.content, sampler.pk),
-            )
-            content = {**cell.content, **({"run": run} if run else {})}
-            slug = f"{cell.slug}_run-{hash_content(run)[:12]}" if run else cell.slug
-            conditions[part.key] = Condition.objects.get_or_create(
-                experiment=experiment,
-                condition_id=build_condition_id(slug, content),
-                defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
-            )[0]
-    items = dict(experiment.dataset.items.values_list("key", "pk"))
-    waves = {
-        part.number: Wave.objects.get_or_create(
-            experiment=experiment,
-            number=part.number,
-            defaults={"label": part.label[:80], "epoch_offset": part.epoch_offset},
-        )[0]
-        for part in study.waves
-    }
-    dimension_keys = {name: row.pk for name, row in dimensions.items()}
-    last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
-    judges = {name: _create_judge(judge, experiment, owner, study.tool) for name, judge in study.judges.items()}
-    rows = StudyRows(items, dimension_keys, conditions, waves, last_trial, scorers=judges)
-    for condition in conditions.values():
-        rows.get_run(condition, study.waves[0].number)
-    return rows
-
-
-def _create_judge(judge: StudyJudge, experiment: Experiment, owner: User, tool: str) -> GradeCondition:
-    """Return the grade condition of a judge, and create it if it is new. It has no grader: nothing here can call it."""
-    part = judge.condition
-    model = _create_model(part, tool, owner)
-    sampler = _create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings), owner, tool)
-    facts = {"judge": judge.name, "rubric": part.prompt, "rubric_hash": judge.rubric_hash, "source": judge.source_id}
-    content = {
-        "model": model.identity,
-        "sampler": sampler.content,
-        "prompt": {"messages": [dict(turn) for turn in part.messages], "answer_format": "text"},
-        "imported": facts,
-    }
-    key = build_condition_id(f"{slugify_name(judge.name)}_{slugify_name(part.prompt)}", content)
-    judge_condition = Condition.objects.get_or_create(
-        experiment=experiment,
-        condition_id=key,
-        defaults={"stage": Condition.Stage.JUDGE, "model": model, "sampler": sampler, "content": content},
-    )[0]
-    scale = {"scale": list(judge.scale)} if judge.scale else {}
-    return GradeCondition.objects.get_or_create(
-        experiment=experiment,
-        grade_condition_id=key,
-        defaults={
-            "kind": GradeCondition.Kind.JUDGE,
-            "judge_condition": judge_condition,
-            "parameters": {"imported": tool, **{name: fact for name, fact in facts.items() if fact}, **scale},
-        },
-    )[0]
-
-
-def _create_model(condition: StudyCondition, tool: str, owner: User) -> LanguageModel:
-    provider = condition.provider.lower()
-    endpoint = Endpoint.objects.get_or_create(
-        name=f"{ENDPOINT}-{slugify_name(provider)}" if provider else ENDPOINT,
-        defaults={"provider": provider[:80], "base_url": "https://imported.invalid/v1", "is_active": False},
-    )[0]
-    name = slugify_name(f"{tool}-{condition.model}")[:80]
-    same_name = LanguageModel.objects.filter(name=name)
-    if same_name.exclude(model=condition.model_id[:200], endpoint=endpoint).exists():  # Of another provider.
-        name = f"{name[:60]}-{hash_content([provider, condition.model_id])[:12]}"
-    model, is_new = LanguageModel.objects.get_or_create(
-        name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
-    )
-    if is_new:
-        record_changes([(model, "", "created")], by=owner, reason=REASON.format(tool=tool))
-    return model
-
-
-def _create_versioned(row: Any, owner: User, tool: str) -> Any:
-    """Return the version with this name and content, or create it as an imported one.
-
-    A name with another content belongs to this site or to another import: the new row then gets the name and a number.
-    So the newest version of a name is never that of a file. A dimension keeps its name, which models see and by which
-    norms are matched, and becomes another version. A name without a version never means an imported one.
-    """
-    kind, name, number = type(row), row.name, 2
-    while (versions := kind.objects.filter(name=row.name)).exists():
-        same = versions.filter(content_hash=hash_content(row.content)).exclude(status__in=["draft", "archived"])
-        if (version := same.order_by("-version").first()) is not None:
-            return version
-        if kind is Dimension:
-            row.version = Dimension.get_next_version(name)
-            break
-        row.name, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
-    row.status, row.created_by = kind.Status.IMPORTED, owner
-    try:
-        row.clean_fields(exclude=["name", "created_by"])
-        row.clean()
-    except ValidationError as error:
-        raise StudyError([f"{kind._meta.verbose_name} {row.name}: {' '.join(error.messages)}"]) from error
-    row.save()
-    record_changes([(row, "", row.status)], by=owner, reason=REASON.format(tool=tool))
-    return row
 
 
 @transaction.atomic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,20 @@ from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, res
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.models import Grader, Rubric
 from grading_app.study_import.importers import FORMATS, read_source
-from grading_app.study_import.study import DesignNames, StudyDesign, StudyError
-from grading_app.study_import.trial_rows import ImportReport
+from grading_app.study_import.study import DesignNames, ImportReport, StudyDesign, StudyError
 from grading_app.study_import.upload_reader import is_snapshot
-from grading_app.study_import.writer import create_draft, write_study
+from grading_app.study_import.writer import (
+    ATTEMPTS,
+    CONDITIONS,
+    FAILED,
+    ITEMS,
+    SCORES,
+    SKIPPED,
+    TRIALS,
+    VERDICTS,
+    create_draft,
+    write_study,
+)
 from runs_app.experiment_files.spec_reader import SpecError
 from runs_app.models import Prompt
 
@@ -75,18 +86,18 @@ class Command(OutputCommand):
             report = write_study(study, slug, owner, dataset, dry_run=options["dry_run"])
         except (StudyError, SpecError) as error:
             refuse_input(str(error))
-        self._print_report(report, study.tool, dry=options["dry_run"])
+        self._print_report(report, dry=options["dry_run"])
 
-    def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
-        result = "would be imported" if dry else "imported"
-        self.write(f"{report.experiment.slug}: {result} from {tool}")
-        self.write(f"  {report.items} items, {report.conditions} conditions")
-        self.write(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
-        if report.gradings:
-            by_judges = f", {report.verdicts} of them by judges" if report.verdicts else ""
-            self.write(f"  {report.gradings} scores{by_judges}")
-        if report.skipped:
-            self.write(f"  {report.skipped} trials already existed")
+    def _print_report(self, report: ImportReport, *, dry: bool) -> None:
+        counts = Counter(report.counts)
+        self.write(f"{report.experiment}: {'would be imported' if dry else 'imported'} from {report.source}")
+        self.write(f"  {counts[ITEMS]} items, {counts[CONDITIONS]} conditions")
+        self.write(f"  {counts[TRIALS]} trials, {counts[FAILED]} of them failed; {counts[ATTEMPTS]} attempts")
+        if counts[SCORES]:
+            by_judges = f", {counts[VERDICTS]} of them by judges" if counts[VERDICTS] else ""
+            self.write(f"  {counts[SCORES]} scores{by_judges}")
+        if counts[SKIPPED]:
+            self.write(f"  {counts[SKIPPED]} trials already existed")
         for note in report.notes:
             self.write(f"  {note}")
 

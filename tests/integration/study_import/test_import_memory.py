@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from grading_app.models import Grading
-from grading_app.study_import import trial_rows, writer
+from grading_app.study_import import writer
 from grading_app.study_import.importers import read_study
 from grading_app.study_import.study import Study, StudyCondition, StudyItem, StudyScore, StudyTrial
 from grading_app.study_import.writer import write_study
@@ -100,19 +100,19 @@ def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 4)
     owner = factories.make_user("owner")
     report = write_study(build_study(10), "study", owner)
-    assert (report.trials, report.skipped, report.gradings) == (10, 0, 10)
+    assert (report.counts["Trials"], report.counts["Scores"]) == (10, 10)
     peaks = []
-    look_up = trial_rows._find_stored_trials
+    look_up = writer._find_stored_trials
 
     def count_stored(trials):
         stored = look_up(trials)
         peaks.append((len(trials), len(stored)))
         return stored
 
-    monkeypatch.setattr(trial_rows, "_find_stored_trials", count_stored)
+    monkeypatch.setattr(writer, "_find_stored_trials", count_stored)
     report = write_study(build_study(13), "study", owner)
     assert peaks == [(4, 4), (4, 4), (4, 2), (1, 0)]
-    assert (report.trials, report.skipped, report.gradings) == (3, 10, 3)
+    assert [report.counts[label] for label in ("Trials", "Trials that are here already", "Scores")] == [3, 10, 3]
     assert (Trial.objects.count(), Grading.objects.count()) == (13, 13)
     assert Experiment.objects.get().samples == 3
 
