@@ -127,7 +127,7 @@ def main() -> None:
             for name, measure in list_measurements(provider.url, options).items():
                 rows.setdefault(name, []).append(measure())
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
-    print_report(rows)
+    print_report(rows, limit=options.in_flight / (options.latency_ms / 1000))
 
 
 def list_measurements(url: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -145,7 +145,9 @@ def list_measurements(url: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def print_report(rows: dict[str, list[dict[str, float]]]) -> None:
+def print_report(rows: dict[str, list[dict[str, float]]], limit: float) -> None:
+    """Print a row for each measurement. No ratio can exceed that of `limit`: all slots always wait for the provider."""
+
     def median(name: str, figure: str) -> float:
         return statistics.median(row[figure] for row in rows[name])
 
@@ -159,6 +161,8 @@ def print_report(rows: dict[str, list[dict[str, float]]]) -> None:
         rate, cpu = median(name, "calls_per_s"), median(name, "processor_ms")
         ratios = (compare(name, other) for other in ("litellm.acompletion, defaults", "aiohttp alone"))
         print(f"| {name} | {rate:,.0f} | {cpu:.2f} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
+    rates = (median(name, "calls_per_s") for name in ("litellm.acompletion, defaults", "aiohttp alone"))
+    print(f"| highest possible | {limit:,.0f} | - | {' | '.join(f'{limit / rate:.2f}' for rate in rates)} |")
 
 
 if __name__ == "__main__":
