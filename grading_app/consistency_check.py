@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Sum
 
-from grading_app.adaptive.audit import recount_decided_points
+from grading_app.adaptive.decisions import recount_decided_points
 from grading_app.models import StoredRows
 from runs_app.models import Experiment, LedgerEntry
 

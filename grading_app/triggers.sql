@@ -198,7 +198,7 @@ REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION grading_app
 CREATE TRIGGER grading_app_preference_count_delete AFTER DELETE ON grading_app_preference
 REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION grading_app_count_changes();
 
--- Return whether this transaction replaces verdicts. grading_app.models.verdict_history.allow_superseding sets it.
+-- Return whether this transaction replaces verdicts. grading_app.models.gradings.allow_superseding sets it.
 CREATE OR REPLACE FUNCTION grading_app_superseding() RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT coalesce(current_setting('evalsite.superseding_verdicts', true), '') = 'on'
 $$;

@@ -3,24 +3,19 @@
 from django.urls import path
 
 from grading_app.views import (
-    agreement,
     analysis,
     blind,
     compare,
-    disagreements,
     experiment_forms,
     experiments,
-    figures,
     files,
     grading,
     item_rubrics,
     items,
     judges,
     library,
-    matrix,
-    preregistration,
-    progress,
     queues,
+    raters,
     rating,
     reports,
     results,
@@ -29,10 +24,8 @@ from grading_app.views import (
     study_import,
     trials,
 )
-from grading_app.views.explorer import explorer
-from grading_app.views.model_board import leaderboard, leaderboard_figure
-from grading_app.views.points import experiment_points
-from grading_app.views.waves import experiment_waves
+from grading_app.views.compare import experiment_waves
+from grading_app.views.parametric import experiment_points, explorer, leaderboard, leaderboard_figure
 
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
@@ -49,7 +42,7 @@ urlpatterns = [
     path("experiments/<slug:slug>/manifests/<int:pk>/", experiments.experiment_manifest, name="experiment_manifest"),
     path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
     path("experiments/<slug:slug>/preview/<int:number>/", experiments.experiment_message, name="experiment_message"),
-    path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
+    path("experiments/<slug:slug>/progress/", results.experiment_progress, name="experiment_progress"),
     path("trials/", trials.trial_list, name="trial_list"),
     path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
     path("trials/<int:pk>/text/<slug:name>/", trials.trial_text, name="trial_text"),
@@ -63,11 +56,13 @@ urlpatterns += [
     path("experiments/<slug:slug>/files/", files.experiment_files, name="experiment_files"),
     path(
         "experiments/<slug:slug>/preregistration/",
-        preregistration.experiment_preregistration,
+        experiment_forms.experiment_preregistration,
         name="experiment_preregistration",
     ),
     path(
-        "experiments/<slug:slug>/preregistration.md", preregistration.preregistration_text, name="preregistration_text"
+        "experiments/<slug:slug>/preregistration.md",
+        experiment_forms.preregistration_text,
+        name="preregistration_text",
     ),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", grading.experiment_grade, name="experiment_grade"),
@@ -87,13 +82,13 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/analysis/", analysis.experiment_analysis, name="experiment_analysis"),
-    path("experiments/<slug:slug>/agreement/", agreement.experiment_agreement, name="experiment_agreement"),
+    path("experiments/<slug:slug>/agreement/", raters.experiment_agreement, name="experiment_agreement"),
     path(
         "experiments/<slug:slug>/disagreements/",
-        disagreements.experiment_disagreements,
+        raters.experiment_disagreements,
         name="experiment_disagreements",
     ),
-    path("experiments/<slug:slug>/disagreements/<int:pk>/", disagreements.disagreement, name="disagreement"),
+    path("experiments/<slug:slug>/disagreements/<int:pk>/", raters.disagreement, name="disagreement"),
     path(
         "experiments/<slug:slug>/disagreements/pairs/<int:pk>/",
         grading.pair_disagreement,
@@ -101,7 +96,7 @@ urlpatterns += [
     ),
     path(
         "experiments/<slug:slug>/disagreements/<int:pk>/settle/",
-        disagreements.disagreement_adjudicate,
+        raters.disagreement_adjudicate,
         name="disagreement_adjudicate",
     ),
 ]
@@ -140,8 +135,8 @@ urlpatterns += [
     path("compare/", compare.compare, name="compare"),
 ]
 urlpatterns += [
-    path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
-    path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),
+    path("experiments/<slug:slug>/matrix/", items.experiment_matrix, name="experiment_matrix"),
+    path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", items.matrix_cell, name="matrix_cell"),
 ]
 urlpatterns += [
     path("items/<int:pk>/", items.item_page, name="item_page"),
@@ -158,9 +153,9 @@ urlpatterns += [
     path("experiments/<slug:slug>/report/edit/", reports.report_edit, name="report_edit"),
     path("experiments/<slug:slug>/report/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("experiments/<slug:slug>/report/figures/<slug:name>.svg", reports.report_figure, name="report_figure"),
-    path("experiments/<slug:slug>/figures/", figures.experiment_figures, name="experiment_figures"),
-    path("experiments/<slug:slug>/figures/summary.json", figures.figures_summary, name="figures_summary"),
-    path("experiments/<slug:slug>/figures/<slug:name>.<slug:file_format>", figures.figure_file, name="figure_file"),
+    path("experiments/<slug:slug>/figures/", files.experiment_figures, name="experiment_figures"),
+    path("experiments/<slug:slug>/figures/summary.json", files.figures_summary, name="figures_summary"),
+    path("experiments/<slug:slug>/figures/<slug:name>.<slug:file_format>", files.figure_file, name="figure_file"),
 ]
 urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),

@@ -17,13 +17,12 @@ from evalsite.api.problems import Problem
 from evalsite.api.schemas import FiguresOut
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.form_fields import get_first_error
-from grading_app.forms.figures import FigureForm
+from grading_app.forms.publish import FigureForm
 from grading_app.models import GradeCondition
 from grading_app.publish.export.command_process import parquet_from_process
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.figures.figure_set import FigureSource, list_figures
-from grading_app.views.figures import FILE_FORMATS, figure_file
-from grading_app.views.files import CONTENT_TYPES
+from grading_app.views.files import EXPORT_CONTENT_TYPES, FILE_FORMATS, figure_file
 from runs_app.models import Experiment
 
 router = Router(auth=reach.AccessToken(reach.READ), tags=["Files"])
@@ -55,7 +54,7 @@ def export(request: HttpRequest, name: str, table: str, file_format: str) -> Htt
         chunks = parquet_from_process(found, table, filters)
     else:
         chunks = export_chunks(found, table, file_format, filters)
-    response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
+    response = StreamingHttpResponse(chunks, content_type=EXPORT_CONTENT_TYPES[file_format])
     response["Content-Disposition"] = f'attachment; filename="{found.slug}-{table}.{file_format}"'
     if etag is not None:
         response["ETag"] = etag

@@ -1,4 +1,4 @@
-"""Grade conditions of judges: one per grader in an experiment.
+"""Grade conditions of judges, one per grader in an experiment, and the versions of rubrics that may judge its answers.
 
 The judge's request and the answers that it skips identify the condition.
 """
@@ -6,15 +6,45 @@ The judge's request and the answers that it skips identify the condition.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from grading_app.judging.usable_versions import is_usable
-from grading_app.models import GradeCondition, Grader, Rubric
+from django.db.models import Q
+
+from grading_app.models import GradeCondition, Grader, RatingQueue, Rubric
 from runs_app.llm import judge_prompt, prompts
-from runs_app.models import Condition, Experiment, LanguageModel
-from runs_app.models.texts import TextSet
+from runs_app.models import Condition, Experiment, LanguageModel, TextSet
 from runs_app.planning.conditions import get_condition_hash
 
+# The lookup from a rubric or a text set to the verdicts that were given by it.
+VERDICTS: dict[Any, str] = {Rubric: "grade_conditions", TextSet: "graders__grade_conditions"}
 JUDGE_KIND = GradeCondition.Kind.JUDGE
+
+
+def select_usable(kind: Any, experiment: Experiment) -> Any:
+    """Return the approved versions, and the imported ones that came with this study.
+
+    Verdicts by an imported version cannot be given here before this function allows it. So verdicts of an imported
+    study by it came with the study.
+    """
+    approved = Q(status=kind.Status.APPROVED)
+    if not experiment.imported_from:
+        return kind.objects.filter(approved)
+    judged_by_it = kind.objects.filter(
+        Q(**{f"{VERDICTS[kind]}__experiment": experiment})
+        | Q(rating_queues__in=RatingQueue.objects.filter(experiment=experiment).exclude(status="draft"))
+    )
+    return kind.objects.filter(approved | Q(status=kind.Status.IMPORTED, pk__in=judged_by_it.values("pk")))
+
+
+def is_usable(row: Rubric | TextSet, experiment: Experiment) -> bool:
+    """Return whether this version may judge the experiment's answers. An approved one needs no query."""
+    kind = type(row)
+    return row.status == kind.Status.APPROVED or select_usable(kind, experiment).filter(pk=row.pk).exists()
+
+
+def select_usable_graders(experiment: Experiment) -> Any:
+    """Return the graders in use whose rubric may judge this experiment's answers."""
+    return Grader.objects.in_use().filter(rubric__in=select_usable(Rubric, experiment).values("pk"))
 
 
 def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | None:

@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from pydantic import Field
 
-from grading_app.judging import grader_lookup, panels
-from grading_app.judging.judge_draw import reuse_saved_grader
+from grading_app.judging import panels
+from grading_app.judging.graders import find_grader, reuse_saved_grader
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
@@ -104,7 +104,7 @@ def _find_or_build_grader(
         existing = reuse_saved_grader(grader)
     except PlanError as error:
         builder.problems += [f"{path}: {problem}" for problem in error.problems]
-        return grader_lookup.find_grader(name)
+        return find_grader(name)
     if existing.pk is not None:
         return existing
     return grader if builder.save(path, grader) else None

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from evalsite.lib.history import Actor
 from grading_app.judging import grade_conditions, judging_costs, panels
-from grading_app.judging.answer_selection import AnswerCounts, AnswerSelection
+from grading_app.judging.judging_costs import AnswerCounts, AnswerSelection
 from grading_app.models import GradeCondition, Grader
 from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Wave

@@ -18,7 +18,7 @@ from evalsite.lib.sql import open_raw_cursor
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from runs_app.models import Experiment
 from runs_app.planning.conditions import get_condition_hash
 from runs_app.planning.work import PlanError

@@ -19,7 +19,7 @@ from evalsite.lib.sql import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from grading_app.judging import panels
 from grading_app.judging.verdicts import KEYS, Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from runs_app.models import Experiment, Run
 
 DONE_REPLIES = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"

@@ -34,4 +34,4 @@ ANSWER_SCORE = migrations.CreateModel(
 class Migration(migrations.Migration):
     # The view reads the view of runs_app, which its triggers.sql declares.
     dependencies = [("grading_app", "0001_initial"), ("runs_app", "0002_triggers"), ("lib", "0001_initial")]
-    operations = [InstallTriggers("grading_app", "ff30549ca872"), ANSWER_SCORE]
+    operations = [InstallTriggers("grading_app", "04f878c2cf04"), ANSWER_SCORE]

@@ -1,14 +1,12 @@
 """The models of the grading app: gradings, judges, ratings by people, cached aggregates, reports and snapshots."""
 
-from grading_app.models.aggregates import CachedAggregate, StoredDisagreement
-from grading_app.models.answer_scores import AnswerScore
 from grading_app.models.blind import BlindReading
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
+from grading_app.models.publish import ReportChoices, ShareLink, Snapshot, StoredRows
 from grading_app.models.raters import RaterAssignment, RaterInvitation
 from grading_app.models.rating import RatedAnswer, Rating, RatingQueue
-from grading_app.models.reports import ReportChoices, ShareLink
+from grading_app.models.results import AnswerScore, CachedAggregate, StoredDisagreement
 from grading_app.models.rubrics import Grader, Panel, Rubric, RubricTest
-from grading_app.models.snapshots import Snapshot, StoredRows
 
 __all__ = [
     "Adjudication",

@@ -1,22 +1,27 @@
-"""Gradings: one score of one trial by one scorer, judge, panel or person, which the grade condition identifies."""
+"""Gradings: one score of one trial by one scorer, judge, panel or person, which the grade condition identifies.
+
+The database stores each replaced verdict as a `SupersededVerdict` row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models, transaction
 from django.db.models.functions import Now
 
 from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.text.names import write_as_words
 from evalsite.lib.text.number_format import format_score
-from grading_app.models.rubrics import Grader, Panel, Rubric
-from grading_app.models.scales import Scale
+from grading_app.models.rubrics import Grader, Panel, Rubric, Scale
 from runs_app.models import Condition, Experiment, Trial
 from runs_app.scorers.scorers import label_scorer
+
+SET_FLAG = "SELECT set_config('evalsite.superseding_verdicts', %s, true)"
 
 
 @constrain_numbers()
@@ -338,3 +343,17 @@ class Adjudication(models.Model):
 
     def __str__(self) -> str:
         return f"{self.score:g}: {self.reason[:60]}"
+
+
+@contextmanager
+def allow_superseding() -> Iterator[None]:
+    """Allow this block to replace or delete verdicts, which the database refuses elsewhere.
+
+    The block is one transaction. Triggers copy each former verdict that changes.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(current_setting('evalsite.superseding_verdicts', true), '')")
+        former = cursor.fetchone()[0]
+        cursor.execute(SET_FLAG, ["on"])
+        yield
+        cursor.execute(SET_FLAG, [former])

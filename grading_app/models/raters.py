@@ -15,9 +15,8 @@ from evalsite.lib.constraints import SIGNED, constrain_numbers
 from evalsite.lib.history import Actor, HasHistory, record_changes
 from evalsite.lib.permissions import RATER, get_roles
 from evalsite.lib.text.hashing import build_condition_id, hash_token, slugify_name
-from grading_app.models.gradings import GradeCondition, Grading, Preference
+from grading_app.models.gradings import GradeCondition, Grading, Preference, allow_superseding
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError, Rating, RatingQueue
-from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Dimension
 
 

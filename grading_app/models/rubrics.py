@@ -1,8 +1,9 @@
-"""Judges: a rubric is the judge's instructions, a grader is a model with a rubric, a panel is several graders."""
+"""Judges: rubrics with instructions and scales, graders (models with a rubric), and panels of graders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from django.conf import settings
@@ -17,14 +18,43 @@ from evalsite.lib.history import Actor, HasHistory, TransitionError, TransitionQ
 from evalsite.lib.permissions import is_member
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from evalsite.lib.text.names import write_as_words
-from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, build_approval_constraint, check_archivable
 
+MAX_POINTS = 11
 NEITHER, FIRST, SECOND = 0, 1, 2
 """The values of a choice between two answers, in the order in which the rater saw them."""
 WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
+MAX_NAME_LENGTH = 80
+VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The ends of a scale, and the names of its points if they have names."""
+
+    low: float
+    high: float
+    points: tuple[tuple[float, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self.low), float(self.high)
+
+    def list_points(self) -> list[tuple[float, str]]:
+        """Return the points of a short whole-number scale or of named points; an empty list for a continuous scale."""
+        names_by_value, (low, high) = dict(self.points), self.ends
+        if low.is_integer() and high.is_integer() and 1 < high - low < MAX_POINTS:
+            return [(float(value), names_by_value.get(float(value), "")) for value in range(int(low), int(high) + 1)]
+        return list(self.points) if len(self.points) > 1 else []
+
+
+CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
+"""A choice between two answers as a number. Its mean is the share of wins; a tie is half a win."""
 
 
 @constrain_numbers()
@@ -173,14 +203,8 @@ class GraderQuerySet(models.QuerySet["Grader"]):
         return [graders[name] for name in experiment.graders if name in graders]
 
 
-MAX_NAME_LENGTH = 80
-
-
 def _make_suffix(part: Rubric | TextSet | None) -> str:
     return f"-{part.name}-v{part.version}" if part else ""
-
-
-VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
 @constrain_numbers()

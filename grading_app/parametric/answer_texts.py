@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.results.answer_aggregates import make_answer_aggregate
-from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.cached_aggregates import Cached, get_aggregate, make_answer_aggregate
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_statistics import mean_spectrum

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from grading_app.parametric.explorer_query import ExplorerQuery
-from grading_app.parametric.readings import TaskReading, group_by_task, read_tasks
 from grading_app.parametric.surface import Axis, build_grid, choose_axes, estimate_cells, list_axes
 from grading_app.parametric.surface_figures import MAX_LINES, PREFIX, write_key
-from grading_app.parametric.surface_tables import make_readings_table
+from grading_app.parametric.surface_tables import TaskReading, group_by_task, make_readings_table, read_tasks
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
 from grading_app.results.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL

@@ -24,8 +24,7 @@ from grading_app.parametric.point_counts import (
     list_graders,
     sum_cells,
 )
-from grading_app.results.answer_aggregates import fingerprint_many_results
-from grading_app.results.cached_aggregates import Cached, get_aggregates_across
+from grading_app.results.cached_aggregates import Cached, fingerprint_many_results, get_aggregates_across
 from grading_app.statistics.reason_score import (
     Counts,
     PointTallies,

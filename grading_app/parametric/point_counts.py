@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
-from grading_app.results.answer_aggregates import (
+from grading_app.results.cached_aggregates import (
     MAX_ANSWERS_PER_REQUEST,
     fingerprint_results,
     has_many_answers,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from grading_app.models.scales import CHOICE
+from grading_app.models.rubrics import CHOICE
 from grading_app.raters.agreement_cache import RaterRoles
 from grading_app.raters.rating_selection import RatingSelection
 from grading_app.results import plot_style

@@ -1,20 +1,29 @@
-"""The units with the largest disagreements, in pages by cursor, and the neighbours of one unit."""
+"""The units with the largest disagreements and the neighbours of one unit, in pages by cursor, and their adjudication.
+
+An adjudication is a person's final score of an answer, with a reason. A correction adds another row. The last counts.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q
 
+from evalsite.lib.history import record_changes
+from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.sql import fetch_rows
+from evalsite.lib.text.hashing import build_condition_id
 from grading_app.models import Adjudication, CachedAggregate, GradeCondition, Grading, Rating, RatingQueue
+from grading_app.models.gradings import allow_superseding
+from grading_app.models.rubrics import Scale
 from grading_app.raters.rating_selection import RatingSelection
 from grading_app.raters.unit_counts import build_ratings_sql
-from runs_app.models import Trial
+from runs_app.models import Experiment, Trial
 
 SpreadMeasure = Literal["range", "variance"]
 PAGE_SIZE = 25
@@ -43,6 +52,12 @@ INSERT = f"""INSERT INTO grading_app_storeddisagreement
         (aggregate_id, unit, n, minus_range, minus_variance, rank_by_range, rank_by_variance)
     SELECT %(aggregate)s, scaled.unit, count(*), -{SPREADS["range"]}, -{SPREADS["variance"]},
         {POSITIONS["range"]}, {POSITIONS["variance"]} {DIFFERING_UNITS}"""
+NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
+        coalesce(%(total)s::bigint, (SELECT count(*) FROM ranked)),
+        (SELECT unit FROM ranked WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
+        (SELECT unit FROM ranked WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
+    FROM ranked AS here WHERE here.unit = %(unit)s"""
+MAX_REASON_LENGTH = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +157,6 @@ def list_disagreements(
     return DisagreementPage(page, after=after, before=before)
 
 
-NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
-        coalesce(%(total)s::bigint, (SELECT count(*) FROM ranked)),
-        (SELECT unit FROM ranked WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
-        (SELECT unit FROM ranked WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
-    FROM ranked AS here WHERE here.unit = %(unit)s"""
-
-
 def find_position(
     selection: RatingSelection, unit: int, by: SpreadMeasure = "range", aggregate: CachedAggregate | None = None
 ) -> DisagreementPosition:
@@ -218,3 +226,55 @@ def count_open_disagreements(experiments: Iterable[int]) -> dict[int, int]:
     answers = Trial.objects.filter(filter_disagreements(experiments), ~Exists(adjudications))
     counts = answers.order_by().values("run__experiment").annotate(n=Count("pk"))
     return dict(counts.values_list("run__experiment", "n"))
+
+
+class AdjudicationError(ValueError):
+    """A score that cannot be stored. The message says why. Nothing was changed."""
+
+
+def may_adjudicate(user: Any, experiment: Experiment) -> bool:
+    """Return True for people who may change the experiment, and for curators.
+
+    The caller must have checked that the user may see the experiment.
+    """
+    return CURATOR in get_roles(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
+
+
+@transaction.atomic
+def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any) -> Adjudication:
+    """Store the final score of this answer on this scale, for the first time or again.
+
+    Raise AdjudicationError if the score, the reason or the answer is not valid.
+    """
+    if not math.isfinite(score) or not scale.low <= score <= scale.high:
+        raise AdjudicationError(f"The score must be on the scale from {scale}.")
+    if not reason.strip():
+        raise AdjudicationError("Enter a reason. It is stored with the score.")
+    if trial.status != Trial.Status.DONE or trial.run.condition.stage != "generate":
+        raise AdjudicationError("Only completed answers can be adjudicated.")
+    # The grade condition of adjudicated scores on this scale, with its row locked. The lock makes the later of two
+    # concurrent adjudications count.
+    ends = {"scale_min": scale.low, "scale_max": scale.high}
+    condition, _ = GradeCondition.objects.get_or_create(
+        experiment=trial.run.experiment,
+        grade_condition_id=build_condition_id("adjudicated", {"kind": "adjudicated", **ends}),
+        defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
+    )
+    condition = GradeCondition.objects.select_for_update().get(pk=condition.pk)
+    adjudication = Adjudication.objects.create(
+        condition=condition, trial=trial, score=score, reason=reason.strip()[:MAX_REASON_LENGTH], by=by
+    )
+    earlier = Grading.objects.filter(condition=condition, trial=trial).first()
+    fields = {
+        "score": score,
+        "score_raw": f"{score:.15g}",
+        "parse_ok": True,
+        "reasoning": adjudication.reason,
+        "created_at": adjudication.at,  # A correction has the time of the decision that counts.
+    }
+    with allow_superseding():
+        Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
+    previous = "" if earlier is None else f"{earlier.score:g}"
+    record_changes([(trial.run.experiment, previous, f"trial {trial.pk}: {score:g}")], by=by,
+                   reason=adjudication.reason[:500], aspect="gradings")  # fmt: skip
+    return adjudication

@@ -14,8 +14,7 @@ from django.utils.http import urlencode
 
 from grading_app.models import GradeCondition, Grader, Rubric
 from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding, RankedCondition
-from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
-from grading_app.raters.verdict_stats import SCORES, AnswerScores, VerdictScores
+from grading_app.raters.verdict_stats import SCORES, AnswerScores, VerdictScores, get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import RatedDimension
 from grading_app.results.leaderboard_tables import describe_intervals

@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.raters.verdict_aggregates import GradeConditions, get_aggregates_by_condition, make_verdict_aggregate
+from grading_app.raters.verdict_stats import GradeConditions, get_aggregates_by_condition, make_verdict_aggregate
 from grading_app.results import statistic_format
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.scores import Measure, list_grader_measures

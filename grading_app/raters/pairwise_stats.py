@@ -9,7 +9,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.raters.verdict_aggregates import GradeConditions, make_verdict_aggregate
+from grading_app.raters.verdict_stats import GradeConditions, make_verdict_aggregate
 from grading_app.results.statistic_format import format_share, format_share_interval
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE, SHARE_BOUNDS, ScoreEstimate, describe_coverage, estimate_mean

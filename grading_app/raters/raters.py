@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from datasets_app.models import Norm
 from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
-from grading_app.models.scales import CHOICE, Scale
+from grading_app.models.rubrics import CHOICE, Scale
 from runs_app.models import Dimension, Experiment
 from runs_app.models.conditions import make_condition_labels
 

@@ -1,5 +1,5 @@
 """Ratings by people: queues, the raters' sessions, and their results.
 
-`presentation_order` is pure. `queues` has the actions of managers, and `session` the actions of raters.
+`queues` has the actions of managers. `session` has the order of units and the actions of raters.
 `queue_results` reads the ratings.
 """

@@ -22,7 +22,7 @@ from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.number_format import format_count
 from grading_app.models import BlindReading, CachedAggregate, GradeCondition, StoredRows
-from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
+from grading_app.results.cached_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.results.closeness import ConditionCloseness, estimate_closeness, load_norms_of_many
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
 from grading_app.results.scores import (

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grading_app.models import BlindReading
-from grading_app.results.answer_aggregates import make_answer_aggregate
-from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.cached_aggregates import Cached, get_aggregate, make_answer_aggregate
 from grading_app.results.figures import list_results_figures
 from grading_app.results.frames import Frames, NormPair, Outcomes, RatedDimension, load_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_leaderboard

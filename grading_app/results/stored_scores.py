@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from grading_app.results.answer_aggregates import make_answer_aggregate
-from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.cached_aggregates import Cached, get_aggregate, make_answer_aggregate
 from grading_app.results.scores import EXCLUSIONS, Measure, find_measure, load_scores
 from grading_app.statistics import item_scores
 from grading_app.statistics.item_scores import ItemScores

@@ -22,7 +22,7 @@ from django.db.models import Sum
 from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
 from grading_app.models import GradeCondition
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE

@@ -18,7 +18,7 @@ from django.db.models import Max
 from datasets_app.models import Dataset
 from evalsite.lib.sql import OctetLength
 from evalsite.lib.text.hashing import hash_content
-from grading_app.adaptive.audit import recount_points_of
+from grading_app.adaptive.decisions import recount_points_of
 from grading_app.consistency_check import POINT_COUNTERS
 from grading_app.judging.judging_costs import FILLER
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric

@@ -1,4 +1,4 @@
-"""The table of the verdicts on one answer: gradings, preferences and former verdicts."""
+"""The tables of the verdicts on one answer (gradings, preferences and former verdicts), and of sets of item rubrics."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from django.utils.text import Truncator
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import GradeCondition, Grading, SupersededVerdict
+from runs_app.models import TextSet
 from runs_app.tables.columns import NUMBER, TimeColumn
 
 MAX_RAW = 160  # Characters of the text from which a grader read the score.
@@ -132,3 +133,30 @@ def _render_raw(text: str | None) -> SafeString:
 
 def _join(parts: list[SafeString]) -> SafeString | str:
     return format_html_join(" ", "{}", ((part,) for part in parts if part)) or number_format.MISSING
+
+
+class TextSetTable(tables.Table):
+    name = tables.Column(verbose_name="Set", attrs={"td": {"class": "primary"}}, order_by=("name", "-version"))
+    status = tables.Column()
+    dataset = tables.Column()
+    n_texts = tables.Column(verbose_name="Texts", attrs=NUMBER)
+    created_by = tables.Column(verbose_name="By")
+    created_at = tables.Column(verbose_name="Created", attrs={"td": {"class": "tight"}})
+
+    class Meta:
+        model = TextSet
+        fields = ()
+        order_by = ("name",)
+        default = number_format.MISSING
+
+    def render_name(self, record: TextSet) -> SafeString:
+        return format_html('<a href="{}">{}</a>', reverse("text_set", args=[record.name, record.version]), record)
+
+    def render_status(self, record: TextSet) -> SafeString:
+        return tags.status_badge(record.status, label=record.get_status_display())
+
+    def render_n_texts(self, value: int) -> str:
+        return number_format.format_count(value)
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value)

@@ -11,8 +11,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from evalsite.lib.text import number_format
-from grading_app.parametric.board_figure import get_cell_level
-from grading_app.parametric.board_tables import describe_second
+from grading_app.parametric.board_tables_and_figure import describe_second, get_cell_level
 from grading_app.parametric.model_board import ModelRow
 from grading_app.statistics.reason_score import TaskScore
 

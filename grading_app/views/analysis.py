@@ -22,8 +22,7 @@ from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.views.blind import get_blind_context
-from grading_app.views.result_tables import get_table_context, make_requested_file
-from grading_app.views.svg_figures import make_figure_context
+from grading_app.views.tables_and_figures import get_table_context, make_figure_context, make_requested_file
 from runs_app.views.permissions import get_visible_experiment
 
 ANSWERS = ("norms", "conditions", "outliers")

@@ -1,4 +1,4 @@
-"""The pages that create and edit a design, by a form that shows its cost, or from a file."""
+"""The pages that create, edit and preregister a design: a form that shows its cost, a file, and the frozen plan."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.db import DatabaseError, transaction
 from django.forms import ModelForm
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from evalsite.lib.permissions import members_only
+from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.addresses import find_page
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.forms.experiments import ExperimentForm
+from grading_app.forms.experiments import ExperimentForm, PreregistrationForm
 from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files import spec_reader
 from runs_app.forms.draws import redraw_models
 from runs_app.forms.experiments import ExperimentFileForm, LaunchedExperimentForm
-from runs_app.models import Experiment
+from runs_app.models import Experiment, Preregistration
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
+from runs_app.planning.spec_io import build_spec
 from runs_app.prompt_preview import preview_draft
-from runs_app.views.permissions import get_editable_experiment, get_posted_data
+from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 CHOICES = ("prompts", "samplers", "dimensions", "judges")  # Fields whose choices are shown again.
+TOO_LATE = "The plan was not frozen: the experiment was launched meanwhile, or has a plan."
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -159,3 +163,45 @@ def _summarise_choices(form: ExperimentForm) -> DesignSummary | None:
         axes = [list(choices.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
         return summarise_design(Design(experiment, *axes)) if choices.get("dataset") else None
     return summarise_design(Design.load(form.instance)) if form.instance.pk else None
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@readers_only
+def experiment_preregistration(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the frozen plan, or the form that freezes one before the launch."""
+    experiment = (
+        get_editable_experiment(request, slug) if request.method == "POST" else get_visible_experiment(request, slug)
+    )
+    plan = find_plan(experiment)
+    may_freeze = plan is None and experiment.status == Experiment.Status.DRAFT and may_edit(request, experiment)
+    form = PreregistrationForm(get_posted_data(request)[0], experiment) if may_freeze else None
+    if form is not None and form.is_valid():
+        content = {**form.cleaned_data, "design": hash_content(build_spec(experiment))}
+        try:
+            with transaction.atomic():
+                Preregistration.freeze(experiment, content, by=request.user)
+            messages.success(request, "The plan is frozen. It never changes, and reports compare the results with it.")
+        except DatabaseError:
+            messages.error(request, TOO_LATE)
+        return redirect("experiment_preregistration", slug)
+    context = {"experiment": experiment, "state": experiment.state, "plan": plan, "form": form}
+    return render(request, "grading_app/preregistration.html", context)
+
+
+@require_safe
+@readers_only
+def preregistration_text(request: HttpRequest, slug: str) -> HttpResponse:
+    """Return the frozen plan as Markdown, for an archive of preregistrations."""
+    plan = find_plan(get_visible_experiment(request, slug))
+    if plan is None:
+        raise Http404
+    response = HttpResponse(plan.to_markdown(), content_type="text/markdown; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{slug}-preregistration.md"'
+    return response
+
+
+def find_plan(experiment: Experiment) -> Preregistration | None:
+    plan: Preregistration | None = (
+        Preregistration.objects.select_related("experiment").filter(experiment=experiment).first()
+    )
+    return plan

@@ -16,15 +16,14 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
-from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
-from grading_app.forms.rules import RuleForm
-from grading_app.judging import grader_lookup, panels
+from grading_app.forms.grading import ConfirmedJudgeForm, JudgeForm, PanelForm, RuleForm
+from grading_app.judging import panels
+from grading_app.judging.grade_conditions import select_usable_graders
+from grading_app.judging.graders import save_graders
 from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
-from grading_app.judging.usable_versions import select_usable_graders
 from grading_app.models import GradeCondition, Panel
 from grading_app.raters import disagreements
-from grading_app.raters.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.raters.grader_rows import (
     GraderRow,
     PairwiseRater,
@@ -38,20 +37,19 @@ from grading_app.raters.grader_rows import (
     make_verdict_table,
 )
 from grading_app.raters.judge_checks import describe_checks
-from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength
-from grading_app.raters.length_figure import make_figure
+from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength, make_length_figure
 from grading_app.raters.pairwise_stats import PairwiseStanding
+from grading_app.raters.rater_verdicts import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.raters.raters import PAIRS
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
+from grading_app.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.intervals import STUDENT, describe_share_coverage, describe_skew_coverage
-from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
-from grading_app.views.result_tables import get_table_context, make_requested_file
-from grading_app.views.svg_figures import make_figure_context
+from grading_app.views.raters import get_rater_choice, get_spread_measure, get_stored_disagreements
+from grading_app.views.tables_and_figures import get_table_context, make_figure_context, make_requested_file
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.models.conditions import load_labels, make_condition_labels
@@ -239,7 +237,7 @@ def _request_verdicts(request: HttpRequest, experiment: Experiment, form: JudgeF
     try:
         report = request_verdicts(
             experiment,
-            grader_lookup.save_graders([form.make_grader()], request.user),
+            save_graders([form.make_grader()], request.user),
             form.waves,
             by=request.user,
             force=form.cleaned_data["force"],
@@ -347,6 +345,6 @@ def _make_context(
     if not isinstance(result, ScoresByLength):
         return {"longer": result}
     conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
-    figure = make_figure("length", condition.label, result, make_condition_labels(list(conditions)))
+    figure = make_length_figure("length", condition.label, result, make_condition_labels(list(conditions)))
     query = {"by": str(condition.pk)}
     return {"lengths": result, "figure": make_figure_context(figure, experiment.slug, query) if figure else None}

@@ -1,24 +1,235 @@
-"""The pages of one item: its answers in all experiments that the reader may see, and its transcript in one."""
+"""The matrix of items by conditions in an experiment, and the pages of one item: its answers and its transcript."""
 
 from __future__ import annotations
 
-from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_safe
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
 
-from datasets_app.models import Item
+from django.core.paginator import Paginator
+from django.db.models import Q
+from django.db.models.functions import Left
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from django_htmx.http import push_url
+
+from datasets_app.models import Item, Norm
 from datasets_app.tables import ItemNormTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.filters import list_filter_chips
+from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
+from grading_app.forms.results import MatrixForm
+from grading_app.models import Grading
+from grading_app.results.analysis.data import narrow_scores
 from grading_app.results.frames import load_condition_labels
-from grading_app.results.item_answers import get_answer_page
-from grading_app.results.transcript import MAX_MESSAGES, load_transcript
+from grading_app.results.item_answers import MAX_MESSAGES, get_answer_page, load_transcript
+from grading_app.results.item_matrix import (
+    AMOUNTS,
+    ItemSelection,
+    get_items_per_page,
+    load_cells,
+    load_norm_means,
+    make_matrix_table,
+    select_items,
+)
+from grading_app.results.scope import Scope
+from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.waves import find_pooled_waves
+from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.items import ItemAnswerTable
+from grading_app.tables.results import CellStyle
 from grading_app.views.blind import get_blind_context
+from grading_app.views.tables_and_figures import make_requested_file
+from runs_app.models import Annotation, Condition, Trial
+from runs_app.models.annotations import group_by_item, group_by_trial
 from runs_app.views.annotations import build_panel_context
 from runs_app.views.permissions import get_visible_experiment
+
+MAX_ANSWERS = 50
+"""The number of answers of a cell in the panel."""
+EXCERPT_LENGTH = 160
+"""The number of characters of a question, and of its target, in the head of a row."""
+CELL_PARAMETERS = ("measure", "wave", "missing", "exclude")
+"""The parameters of the matrix that a cell's page keeps."""
+
+
+@require_safe
+@readers_only
+@hides_model_names()
+def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = get_visible_experiment(request, slug)
+    blind = get_blind_context(request, experiment)
+    form = MatrixForm(request.GET, experiment, blind["blind"])
+    scope = form.get_scope()
+    context = {
+        "experiment": experiment,
+        "filter": {"form": form, "usual_fields": form.usual_fields, "rare_fields": form.rare_fields},
+        "scope": scope,
+        **blind,
+    }
+    context["chips"] = list_filter_chips(form, request)
+    context["state"] = experiment.state
+    cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
+    if scope is None or cached is None or cached.value is None:
+        if "format" in request.GET:
+            raise Http404
+        return render(
+            request, "grading_app/matrix.html", {**context, "cached": cached, "here": request.get_full_path()}
+        )
+    all_scores = narrow_scores(scope, cached.value.scores)
+    all_scores = all_scores.select_conditions([key for key in form.labels if key in all_scores.conditions])
+    choices = form.cleaned_data
+    scores = select_items(
+        scope, all_scores, ItemSelection(choices["sort"], choices["show"], choices["a"], choices["b"])
+    )
+    if "format" in request.GET:
+        response = make_requested_file(request, [make_matrix_table(scope, scores, form.labels)], scope.experiment.slug)
+        if response is None:
+            raise Http404
+        return response
+    context |= _make_page_context(request, scope, scores, form)
+    context |= {
+        "n_items": len(all_scores.items),
+        "pooled": find_pooled_waves(experiment, scope.wave),
+        "needs_both": not scores.is_binary and (choices["a"] is None) != (choices["b"] is None),
+    }
+    return render(request, "grading_app/matrix.html", context)
+
+
+def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
+    """Return one page of rows, in two queries for its items and its cells, and one for norms."""
+    pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
+    page = pages.get_page(request.GET.get("page"))
+    page_scores = scores.select_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
+    items, conditions = page_scores.items.tolist(), page_scores.conditions.tolist()
+    display = form.cleaned_data["display"]
+    cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
+    norms = load_norm_means(scope, page_scores).tolist()
+    rows_of_items = Item.objects.select_related("image").only("key", "category", "image")
+    items_by_key = rows_of_items.annotate(
+        excerpt=Left("input", EXCERPT_LENGTH), target_excerpt=Left("target", EXCERPT_LENGTH)
+    ).in_bulk(items)
+    flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
+    flags_by_item = group_by_item(list(flags))
+    style = CellStyle(scope, page_scores.is_binary, display)
+    parameters = [(name, value) for name in CELL_PARAMETERS for value in request.GET.getlist(name) if value]
+    matrix_url = reverse("experiment_matrix", args=[scope.experiment.slug])
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    rows = []
+    for item, norm in zip(items, norms, strict=True):
+        links = [
+            (key, f"{matrix_url}{item}/{key}/{query}", f"{items_by_key[item].key}, {form.labels[key]}")
+            for key in conditions
+        ]
+        cells_of_item = [style.make_cell(cells.get((item, key)), norm, address, name) for key, address, name in links]
+        rows.append(
+            {
+                "item": items_by_key[item],
+                "norm": None if norm != norm else norm,
+                "cells": cells_of_item,
+                "flags": "; ".join(flag.text for flag in flags_by_item.get(item, ())),
+            }
+        )
+    return {
+        "rows": rows,
+        "heads": [form.labels[key] for key in conditions],
+        "page": page,
+        "display": display,
+        "is_share": page_scores.is_binary,
+        "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
+        "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
+    }
+
+
+def _describe_range(scores: ItemScores, first: int, last: int) -> Any:
+    import numpy as np
+
+    positions = np.arange(len(scores.items))
+    return (positions >= first) & (positions < last)
+
+
+def _get_page_url(request: HttpRequest, number: int) -> str:
+    query = request.GET.copy()
+    query["page"] = str(number)
+    return f"?{query.urlencode()}"
+
+
+@require_safe
+@readers_only
+@hides_model_names()
+def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
+    """Show the answers of one cell, as a panel for htmx or as a page."""
+    experiment = get_visible_experiment(request, slug)
+    form = MatrixForm(request.GET, experiment, get_blind_context(request, experiment)["blind"])
+    scope = form.get_scope()
+    if scope is None:
+        raise Http404
+    conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
+    condition_row = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
+    item_row = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
+    trials = _list_cell_trials(scope, item_row, condition_row)
+    annotations = group_by_trial(trials)
+    context = {
+        "experiment": experiment,
+        "item": item_row,
+        "condition": condition_row,
+        "label": form.labels.get(condition_row.pk, "") if scope.blind else condition_row.label,
+        "scope": scope,
+        "norm": _get_norm(scope, item_row),
+        "answers": _list_answers(scope, trials[:MAX_ANSWERS], annotations),
+        "is_cut": len(trials) > MAX_ANSWERS,
+        "item_annotations": [row for row in next(iter(annotations.values()), []) if not row.trial_id],
+        "query": request.GET.urlencode(),
+        "is_panel": wants_part(request),
+    }
+    if wants_part(request):
+        panel = render(request, "grading_app/partials/matrix_cell.html", context)
+        return push_url(panel, False)  # The address stays that of the matrix.
+    return render(request, "grading_app/matrix_cell.html", {**context, "state": experiment.state})
+
+
+def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
+    runs = condition.runs.filter(wave=scope.wave) if scope.wave else condition.runs.all()
+    trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
+    if scope.measure.dimension:
+        trials = trials.filter(dimension=scope.measure.dimension)
+    ordered = trials.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
+    return list(ordered.defer("raw_response", "messages", "reasoning")[: MAX_ANSWERS + 1])
+
+
+def _list_answers(
+    scope: Scope, trials: list[Trial], annotations: Mapping[int, list[Annotation]]
+) -> list[dict[str, Any]]:
+    """Return each trial with its annotations and its scores by the measure's grader, in one query."""
+    gradings: dict[int, list[Grading]] = {}
+    if not scope.measure.is_rating:
+        rows = Grading.objects.filter(condition__experiment=scope.experiment)
+        rows = (
+            rows.filter(condition__assignment__queue=scope.measure.grader)
+            if scope.measure.is_of_people
+            else rows.filter(condition=scope.measure.grader)
+        )
+        for grading in rows.filter(trial__in=trials).select_related("condition").order_by("pk"):
+            gradings.setdefault(grading.trial_id, []).append(grading)
+    return [
+        {
+            "trial": trial,
+            "gradings": gradings.get(trial.pk, []),
+            "annotations": [row for row in annotations.get(trial.pk, ()) if row.trial_id],
+        }
+        for trial in trials
+    ]
+
+
+def _get_norm(scope: Scope, item: Item) -> Norm | None:
+    if scope.measure.dimension is None or not scope.measure.is_rating:
+        return None
+    names = scope.experiment.dimensions.filter(pk=scope.measure.dimension).values("name")
+    return item.norms.filter(dimension__in=names).first()
 
 
 @require_safe

@@ -21,11 +21,9 @@ from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.form_fields import fetch_choices, get_row_field
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.forms.drawn_judges import DrawnJudgesForm
-from grading_app.forms.judges import GraderForm
+from grading_app.forms.grading import DrawnJudgesForm, GraderForm
 from grading_app.forms.rubrics import RubricForm, RubricPreviewForm, RubricTestForm
-from grading_app.judging.default_sampler import get_or_create_default_sampler
-from grading_app.judging.judge_draw import pin_judges
+from grading_app.judging.graders import get_or_create_default_sampler, pin_judges
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview

@@ -25,7 +25,7 @@ from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.rating import queue_results, queues
 from grading_app.rating.queue_results import make_norms
 from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows, make_question_table
-from grading_app.views.result_tables import get_table_context, make_requested_file
+from grading_app.views.tables_and_figures import get_table_context, make_requested_file
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import get_editable_experiment
 

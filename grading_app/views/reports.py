@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
-from grading_app.forms.reports import ReportForm
+from grading_app.forms.publish import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.publish.report.build import StoredReport, get_report
 from grading_app.publish.report.composition import compose, read_frozen
@@ -31,7 +31,7 @@ from grading_app.publish.report.section_names import FOLDED, PASTED, SECTION_NAM
 from grading_app.publish.report.typst_process import TypesettingError
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.plot_style import NARROW, apply_theme
-from grading_app.views.svg_figures import read_theme, read_width, svg_policy
+from grading_app.views.tables_and_figures import read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit
 

@@ -25,7 +25,7 @@ from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
-from grading_app.forms.reports import ShareLinkForm
+from grading_app.forms.publish import ShareLinkForm
 from grading_app.models import ShareLink
 from grading_app.publish.figures.figure_set import FigureSource, find_figure, list_figures
 from grading_app.publish.report.build import get_report
@@ -46,7 +46,7 @@ from grading_app.views.reports import (
     make_figure_response,
     make_file_response,
 )
-from grading_app.views.svg_figures import make_svg_response, read_theme, read_width, svg_policy
+from grading_app.views.tables_and_figures import make_svg_response, read_theme, read_width, svg_policy
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100

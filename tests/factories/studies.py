@@ -9,9 +9,9 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Panel
-from grading_app.models.scales import Scale
-from grading_app.models.verdict_history import allow_superseding
-from grading_app.raters.adjudication import adjudicate
+from grading_app.models.gradings import allow_superseding
+from grading_app.models.rubrics import Scale
+from grading_app.raters.disagreements import adjudicate
 from grading_app.scoring.grading import grade
 from runs_app import run_control
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
-from grading_app.parametric import board_tables, surface_tables
+from grading_app.parametric import board_tables_and_figure, surface_tables
 from grading_app.statistics.intervals import (
     CHANGE_ONCE,
     CHANGE_REPEATED,
@@ -99,8 +99,8 @@ NOTED = {
     "RMSE": (RMSE, None),
 }
 STATED = {
-    "accuracy of a point, beyond guessing": (surface_tables.FORMULA, board_tables.CELLS["answers"]),
-    "mean over points, beyond guessing": (board_tables.CELLS["points"],),
+    "accuracy of a point, beyond guessing": (surface_tables.FORMULA, board_tables_and_figure.CELLS["answers"]),
+    "mean over points, beyond guessing": (board_tables_and_figure.CELLS["points"],),
 }
 FURTHER_ROW = re.compile(rf"^\| (?P<name>[^|]+?) \| (?P<cells>{CELL}(?: \| {CELL}){{11}}) \|$", re.MULTILINE)
 FURTHER_ITEMS, FURTHER_REPETITIONS = (10, 20, 40, 200), (1, 5, 20)

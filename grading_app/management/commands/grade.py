@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_actor
-from grading_app.judging import grader_lookup, panels
+from grading_app.judging import panels
+from grading_app.judging.graders import choose_graders, find_panel, save_graders
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
@@ -59,15 +60,13 @@ class Command(OutputCommand):
             if uses_design:
                 graders = Grader.objects.of_design(experiment_row)
             else:
-                graders = grader_lookup.choose_graders(
-                    experiment_row, options["grader"], options["rubric"], options["texts"]
-                )
+                graders = choose_graders(experiment_row, options["grader"], options["rubric"], options["texts"])
             if graders:
                 self._grade_by_judges(
                     experiment_row, graders, [wave] if wave else list(experiment_row.waves.all()), options
                 )
             for name in options["panel"]:
-                panel = grader_lookup.find_panel(name)
+                panel = find_panel(name)
                 self.write(f"{panels.add_panel(experiment_row, panel)}: {panel.get_rule_display()}")
             if uses_design and not n_rules and not graders:
                 self.write(NO_METHOD)
@@ -100,7 +99,7 @@ class Command(OutputCommand):
         since = read_database_time()
         report = request_verdicts(
             experiment,
-            grader_lookup.save_graders(graders, resolve_actor(options["user"])),
+            save_graders(graders, resolve_actor(options["user"])),
             waves,
             by=resolve_actor(options["user"]),
             force=options["force"],

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand
-from grading_app.adaptive.audit import describe_earlier_rules
+from grading_app.adaptive.decisions import describe_earlier_rules
 from grading_app.consistency_check import find_differences
 
 

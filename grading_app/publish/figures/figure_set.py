@@ -1,13 +1,14 @@
-"""The set of an experiment's figures: their registry, and the data that they are made from.
+"""The set of an experiment's figures: their registry, the data that they are made from, and a rating study's numbers.
 
-To add a figure, add a module that makes it from data, and one line to `FIGURES`.
+To add a figure, add a module that makes it from data, and one line to `FIGURES`. `rating_summary` gives the items,
+samples and correlations of each rated dimension as JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db.models import Sum
 from django.http import Http404, QueryDict
@@ -15,18 +16,17 @@ from django.utils.http import urlencode
 
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.models import BlindReading
-from grading_app.parametric import board_figure, board_tables, explorer_views
-from grading_app.parametric.explorer_load import ExplorerState, load_explorer
+from grading_app.parametric import board_tables_and_figure, explorer_views
+from grading_app.parametric.explorer_query import ExplorerState, load_explorer
 from grading_app.parametric.model_board import load_board
 from grading_app.parametric.surface_figures import PREFIX
-from grading_app.raters import agreement_figures, length_figure
+from grading_app.raters import agreement_figures, length_bias
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.raters.length_bias import LENGTHS, ScoresByLength
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
+from grading_app.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.analysis.stored import get_analysis
-from grading_app.results.answer_aggregates import fingerprint_results
-from grading_app.results.cached_aggregates import get_aggregate
+from grading_app.results.cached_aggregates import fingerprint_results, get_aggregate
 from grading_app.results.figure import Figure
 from grading_app.results.figures import (
     RESULTS_FIGURES,
@@ -37,7 +37,7 @@ from grading_app.results.figures import (
     planes,
     reliability,
 )
-from grading_app.results.figures.rating_data import RatingData, load_rating_data
+from grading_app.results.figures.dimensions import RatingData, Series, load_rating_data, match_items
 from grading_app.results.frames import Frames, get_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
 from grading_app.results.scope import MISSING_WRONG, Scope, ScopeForm
@@ -45,11 +45,14 @@ from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.stored_scores import get_item_scores
 from grading_app.results.table import ResultTable
-from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.models import Experiment, Wave
 
 T = TypeVar("T")
 MAX_GRADERS = 12  # Figures of answer length. Beyond it, `by` in the address chooses a grader.
+HIDE_NAMES = frozenset({*RESULTS_FIGURES, "cost", "analysis"})
+"""The figures that show letters to a blind reader."""
 
 
 class FigureSource:
@@ -225,7 +228,7 @@ def _make_length_figures(source: FigureSource) -> Iterator[Figure]:
         lengths = by_condition[condition.pk].value
         source.state += by_condition[condition.pk].fingerprint
         if isinstance(lengths, ScoresByLength):
-            figure = length_figure.make_figure(name, condition.label, lengths, source.frames.labels)
+            figure = length_bias.make_length_figure(name, condition.label, lengths, source.frames.labels)
             if figure is not None:
                 yield figure
                 name = f"length-{condition.pk}"
@@ -244,7 +247,9 @@ def _make_space_figures(source: FigureSource) -> Iterator[Figure]:
     experiments = Experiment.objects.filter(pk=source.experiment.pk).annotate(answers=Sum("runs__n_done"))
     board = load_board(list(experiments.select_related("dataset"))).board
     if board.rows:
-        yield board_figure.make_figure(board, board_tables.sort_rows(board, board_tables.DEFAULT_SORT))
+        yield board_tables_and_figure.make_board_figure(
+            board, board_tables_and_figure.sort_rows(board, board_tables_and_figure.DEFAULT_SORT)
+        )
 
 
 Provider = Callable[[FigureSource], Iterable[Figure]]
@@ -261,8 +266,6 @@ FIGURES: Mapping[str, Provider] = {
     "space": _make_space_figures,
 }
 """The registry: all figures by the part of their names before the first hyphen, in the order of the page."""
-HIDE_NAMES = frozenset({*RESULTS_FIGURES, "cost", "analysis"})
-"""The figures that show letters to a blind reader."""
 
 
 def list_figures(source: FigureSource) -> list[Figure]:
@@ -286,3 +289,77 @@ def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[Figure]
             if (figure.name, figure.title) not in seen:
                 seen.add((figure.name, figure.title))
                 yield figure
+
+
+def summarize_ratings(source: FigureSource) -> dict[str, Any]:
+    """Return the number of items, the samples per item and the correlations of each rated dimension.
+
+    Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
+    """
+    experiment = source.experiment
+    dimensions = [data for measure in source.measures if measure.is_rating and (data := source.load_ratings(measure))]
+    return {
+        "experiment": experiment.slug,
+        "dataset": str(experiment.dataset),
+        "dataset_hash": experiment.dataset.content_hash,
+        "wave": source.wave.number if source.wave else None,
+        "items": experiment.dataset.active_count,
+        "dimensions": {
+            data.measure.key: {
+                "scale": list(data.ends),
+                "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
+                "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
+            }
+            for data in dimensions
+        },
+        "between_dimensions": [
+            entry
+            for index, first in enumerate(dimensions)
+            for second in dimensions[index + 1 :]
+            for entry in _correlate_conditions(first, second)
+        ],
+    }
+
+
+def _summarize_condition(series: Series, norms: Series | None) -> dict[str, Any]:
+    rated = series.rated
+    content: dict[str, Any] = {
+        "items": int(rated.sum()),
+        "samples_per_item": {
+            "least": int(series.n[rated].min()),
+            "most": int(series.n[rated].max()),
+            "mean": float(series.n[rated].mean()),
+        },
+        "mean": float(series.mean[rated].mean()),
+    }
+    if norms is not None:
+        common = rated & norms.rated
+        content["with_norms"] = _summarize_correlation(series.mean[common], norms.mean[common])
+    return content
+
+
+def _summarize_correlation(x: Floats, y: Floats) -> dict[str, Any]:
+    correlation = pearson(list(x), list(y)) if len(x) else None
+    if correlation is None:
+        return {"items": len(x), "r": None}
+    return {
+        "items": correlation.n,
+        "r": correlation.r,
+        "low": correlation.low,
+        "high": correlation.high,
+        "p": correlation.p,
+    }
+
+
+def _correlate_conditions(first: RatingData, second: RatingData) -> Iterator[dict[str, Any]]:
+    first_places, second_places = match_items(first, second)
+    second_series = {series.label: series for series in second.all_series}
+    for series in first.all_series:
+        if series.label in second_series:
+            x, y = series.mean[first_places], second_series[series.label].mean[second_places]
+            common = (x == x) & (y == y)
+            yield {
+                "rated_by": series.label,
+                "dimensions": [first.measure.key, second.measure.key],
+                **_summarize_correlation(x[common], y[common]),
+            }

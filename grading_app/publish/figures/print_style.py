@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 Format = Literal["svg", "png", "pdf"]
-CONTENT_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
+PICTURE_CONTENT_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
 MM_PER_INCH, CSS_PER_INCH = 25.4, 96
 TITLE_PX = 26  # CSS pixels that a title adds to the height of a figure.
 FONT_PT = plot_style.NORMAL

@@ -18,8 +18,7 @@ from grading_app.publish.report.document import Block, Document, Paragraph, Repo
 from grading_app.publish.report.section_names import SECTION_NAMES
 from grading_app.raters.agreement_cache import fingerprint_selection
 from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.results.answer_aggregates import fingerprint_results
-from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, fingerprint_results, get_aggregate
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment
 

@@ -17,8 +17,7 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.models import BlindReading
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
 from grading_app.results.analysis.sections import SECTIONS, AnalysisSection
-from grading_app.results.answer_aggregates import fingerprint_results
-from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
+from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, fingerprint_results, get_aggregates
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
 from runs_app.models import Experiment

@@ -11,8 +11,16 @@ import numpy as np
 from datasets_app.models import Item
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
-from grading_app.results.figures.dimensions import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
-from grading_app.results.figures.rating_data import RatingData, Series, match_items
+from grading_app.results.figures.dimensions import (
+    BOLD,
+    RatingData,
+    Series,
+    arrange_panels,
+    choose_color,
+    draw_scatter,
+    match_items,
+    set_scale_ticks,
+)
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson

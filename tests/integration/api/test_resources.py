@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.results import answer_aggregates
+from grading_app.results import cached_aggregates
 from grading_app.results.status_report import OLDER_SCORES
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Endpoint, Experiment, Run, Trial
@@ -173,7 +173,7 @@ def test_the_status_is_that_of_the_command(api, pilot):
 def test_the_status_of_a_large_experiment_reads_the_scores_that_a_worker_added_up(api, pilot, monkeypatch):
     small = api.get(f"{PILOT}/status").json()
     assert small["scores"]
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 0)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 0)
     waiting = api.get(f"{PILOT}/status").json()
     assert (waiting["scores"], OLDER_SCORES in waiting["warnings"]) == ([], True)
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))

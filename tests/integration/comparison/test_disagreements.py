@@ -4,7 +4,7 @@ import pytest
 from django.http import QueryDict
 from django.urls import reverse
 
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.raters import disagreements
 from grading_app.raters.rating_selection import RatingSelectionForm
 from tests import factories

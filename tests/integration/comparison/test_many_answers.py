@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from grading_app.models import CachedAggregate, Grading, StoredDisagreement
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.raters import agreement_cache, disagreements
 from grading_app.raters import rating_selection as query_module
 from grading_app.raters.agreement_cache import assign_roles, compare_raters

@@ -5,7 +5,7 @@ from django.core.cache import cache
 from django.http import QueryDict
 
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.raters import unit_counts
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.rating import session

@@ -5,9 +5,9 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.models.scales import Scale
-from grading_app.raters.adjudication import adjudicate
+from grading_app.models.rubrics import Scale
 from grading_app.raters.agreement_report import RESAMPLES, SEED
+from grading_app.raters.disagreements import adjudicate
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.figures import norms

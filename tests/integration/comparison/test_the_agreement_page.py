@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import Grading
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.raters import unit_counts
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.rating import session

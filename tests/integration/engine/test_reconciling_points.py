@@ -5,12 +5,11 @@ from django.core.management import call_command
 from django.db.models import F
 from django.urls import reverse
 
-from grading_app.adaptive import audit
-from grading_app.adaptive.audit import describe_earlier_rule
-from grading_app.adaptive.decisions import decide_due
+from grading_app.adaptive import decisions
+from grading_app.adaptive.decisions import decide_due, describe_earlier_rule
 from grading_app.consistency_check import find_differences
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.scorers import scoring_rules
@@ -96,7 +95,7 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
 
 def raise_the_version(monkeypatch):
     version = scoring_rules.RULES_VERSION + 1
-    for module in (scoring_rules, audit):
+    for module in (scoring_rules, decisions):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 

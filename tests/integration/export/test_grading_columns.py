@@ -11,9 +11,9 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Adjudication, Grading, Panel
-from grading_app.models.scales import Scale
+from grading_app.models.rubrics import Scale
 from grading_app.publish.export.file_formats import TABLES, export_chunks
-from grading_app.raters.adjudication import adjudicate
+from grading_app.raters.disagreements import adjudicate
 from grading_app.scoring.grading import grade
 from runs_app.models import TextSet, Trial
 from tests import factories

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from grading_app.models import Grading
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.scoring.grading import grade
 from runs_app.models import Point, Trial

@@ -13,7 +13,7 @@ from datasets_app.models import BackgroundJob
 from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import compare_counters
 from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.results.headlines import load_headlines
 from grading_app.scoring.grading import grade

@@ -4,7 +4,7 @@ import pytest
 
 from evalsite.lib.history import StatusChange
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.scoring.grading import grade
 from grading_app.tasks import grade_experiment
 from runs_app.models import Trial

@@ -8,10 +8,10 @@ from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
-from grading_app.models.scales import Scale
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
+from grading_app.models.rubrics import Scale
 from grading_app.publish.export.file_formats import FORMATS
-from grading_app.raters.adjudication import adjudicate
+from grading_app.raters.disagreements import adjudicate
 from grading_app.scoring.grading import grade
 from runs_app import deletion
 from tests import factories

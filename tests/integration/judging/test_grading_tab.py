@@ -13,7 +13,7 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.raters.grader_rows import list_grader_rows
 from grading_app.raters.pairwise_stats import compute_standing
 from grading_app.scoring.grading import grade

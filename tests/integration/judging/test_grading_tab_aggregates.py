@@ -10,10 +10,10 @@ from grading_app.judging import grade_conditions, panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
-from grading_app.models.verdict_history import allow_superseding
-from grading_app.raters import verdict_aggregates
+from grading_app.models.gradings import allow_superseding
+from grading_app.raters import verdict_stats
 from grading_app.raters.grader_rows import list_grader_rows
-from grading_app.results.answer_aggregates import fingerprint_results
+from grading_app.results.cached_aggregates import fingerprint_results
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Run, Trial
 from tests import factories
@@ -161,7 +161,7 @@ def test_a_worker_aggregates_many_verdicts_to_the_same_sums_and_the_page_shows_f
 
     requests = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: requests.append((name, arguments)))
-    monkeypatch.setattr(verdict_aggregates, "MAX_VERDICTS_PER_REQUEST", 0)
+    monkeypatch.setattr(verdict_stats, "MAX_VERDICTS_PER_REQUEST", 0)
     cache.clear()
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

@@ -8,8 +8,8 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
-from grading_app.models.verdict_history import allow_superseding
-from grading_app.raters import verdict_aggregates
+from grading_app.models.gradings import allow_superseding
+from grading_app.raters import verdict_stats
 from grading_app.raters.length_bias import measure_length_bias
 from grading_app.tasks import compute_aggregates
 from tests import factories
@@ -96,7 +96,7 @@ def test_answers_of_equal_length_have_no_correlation():
 def test_a_worker_reads_large_numbers_of_answers_and_the_page_shows_the_time(client, experiment, monkeypatch):
     queries = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: queries.append((name, arguments)))
-    monkeypatch.setattr(verdict_aggregates, "MAX_VERDICTS_PER_REQUEST", 95)
+    monkeypatch.setattr(verdict_stats, "MAX_VERDICTS_PER_REQUEST", 95)
     judge = make_gradings(experiment, "judge-a", score_by_model)
     client.force_login(experiment.owner)
     address = reverse("grading_length", args=["pilot"])

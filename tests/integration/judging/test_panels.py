@@ -6,7 +6,7 @@ import pytest
 
 from grading_app.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.file_formats import export_chunks
 from runs_app.models import Trial
 from runs_app.planning.work import PlanError

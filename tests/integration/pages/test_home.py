@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from evalsite.lib import permissions
-from grading_app.models.scales import Scale
-from grading_app.raters.adjudication import adjudicate
+from grading_app.models.rubrics import Scale
+from grading_app.raters.disagreements import adjudicate
 from grading_app.results.headlines import load_headlines
 from runs_app.models import Experiment, Run
 from tests import factories

@@ -16,7 +16,7 @@ from scipy import stats
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
-from grading_app.results import answer_aggregates
+from grading_app.results import cached_aggregates
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.cached_aggregates import compute_rows
@@ -278,9 +278,9 @@ def test_the_interval_on_these_items_averages_the_conditions_within_an_item(clie
     assert (high - low) / 2 / variance**0.5 == pytest.approx(stats.t.ppf(0.975, 50), rel=0.1)
 
 
-@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+@pytest.mark.parametrize("limit", [cached_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
 def test_the_reasons_of_missing_scores_are_listed_for_any_number_of_answers(client, monkeypatch, limit):
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     refused = {"status": "failed", "error_class": "content_refused", "error": "refused", "answer": ""}
     made = make_quiz("quiz2", items=12, right=(6, 9))
@@ -362,7 +362,7 @@ def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value
 
 @pytest.mark.slow
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     waiting = open_page(client, quiz).content.decode()
     assert "A worker is calculating the results" in " ".join(waiting.split())

@@ -7,8 +7,7 @@ from django.http import QueryDict
 
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
-from grading_app.results.figures.analysis import make_figures
-from grading_app.results.figures.dendrogram import order_leaves
+from grading_app.results.figures.analysis import make_figures, order_leaves
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.results.scope import ScopeForm
 from grading_app.results.table import ResultTable

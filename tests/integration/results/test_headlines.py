@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import BlindReading, CachedAggregate
-from grading_app.results import answer_aggregates, headlines
+from grading_app.results import cached_aggregates, headlines
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scores import list_measures
@@ -70,10 +70,10 @@ def test_home_calls_the_highest_mean_not_the_best_because_nothing_was_tested(cli
     assert "best of" not in text
 
 
-@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+@pytest.mark.parametrize("limit", [cached_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
 def test_of_two_equal_means_the_one_with_all_answers_is_listed(client, monkeypatch, limit):
     monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", limit)
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     models = [factories.make_model(name) for name in ("stopped", "complete")]
     study = factories.make_experiment("study", dataset=factories.make_dataset("eight", 8), models=models)
@@ -101,12 +101,12 @@ def test_home_calls_the_highest_mean_of_ratings_not_the_best(client):
     assert "best of" not in text
 
 
-@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+@pytest.mark.parametrize("limit", [cached_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
 def test_a_condition_that_refused_answers_is_not_the_best_and_its_scored_answers_are_counted(
     client, monkeypatch, limit
 ):
     monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", limit)
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     refused = {"status": "failed", "error_class": "content_refused", "error": "refused", "answer": ""}
     models = [factories.make_model(name) for name in ("refuser", "other")]
@@ -166,7 +166,7 @@ def test_a_new_grade_changes_the_headline(client):
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
     monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", 3)
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     quiz = make_quiz()
     assert get_headlines(open_list(client, quiz)) == {}

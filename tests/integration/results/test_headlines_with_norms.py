@@ -11,7 +11,7 @@ from scipy import stats
 
 from datasets_app.models import Norm
 from grading_app.models import CachedAggregate
-from grading_app.results import answer_aggregates, headlines
+from grading_app.results import cached_aggregates, headlines
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.headlines import load_headlines
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
@@ -68,12 +68,12 @@ def correlate_by_scipy(study, model):
     return stats.pearsonr([ratings[pk] for pk in common], [norms[pk] for pk in common]), len(common)
 
 
-@pytest.mark.parametrize("limit", [answer_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
+@pytest.mark.parametrize("limit", [cached_aggregates.MAX_ANSWERS_PER_REQUEST, 3])
 def test_the_condition_with_the_highest_r_is_shown_with_the_interval_and_the_items_of_results(
     client, monkeypatch, limit
 ):
     monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", limit)
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", limit)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     study = make_study(norms=lambda n: None if n >= 20 else 1.5 + (n * 7) % 5 + 0.3 * (n % 3))
     client.force_login(study.owner)

@@ -12,7 +12,7 @@ from lxml import html
 from evalsite.lib import permissions
 from grading_app.models import BlindReading
 from grading_app.rating.queues import open_queue
-from grading_app.results import transcript
+from grading_app.results import item_answers
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
@@ -150,7 +150,7 @@ def test_items_of_other_datasets_are_not_found(client, owner):
 
 
 def test_more_answers_and_conditions_add_no_query(client, owner, monkeypatch):
-    monkeypatch.setattr(transcript, "PER_PAGE", 4)
+    monkeypatch.setattr(item_answers, "TRANSCRIPTS_PER_PAGE", 4)
     few = make_study(owner, models=["m1", "m2"])
     open_transcript(client, few)
     with CaptureQueriesContext(connection) as before:
@@ -166,7 +166,7 @@ def test_more_answers_and_conditions_add_no_query(client, owner, monkeypatch):
     with CaptureQueriesContext(connection) as after:
         page = open_transcript(client, many)
     assert len(after) == len(before)
-    assert [len(cell.answers) for cell in page.context["transcript"].cells] == [transcript.MAX_ANSWERS] * 4
+    assert [len(cell.answers) for cell in page.context["transcript"].cells] == [item_answers.MAX_TRANSCRIPT_ANSWERS] * 4
     assert "All 5 answers" in page_text(page)
     second = open_transcript(client, many, page=2)
     assert len(second.context["transcript"].cells) == 2
@@ -188,7 +188,7 @@ def test_an_answer_of_ten_megabytes_is_cut_in_the_database(client, owner, capsys
     assert processor < 0.3, "time that the load of the machine does not change"
     assert len(page.content) < 100_000
     answers = [cell.answers[0].trial for cell in page.context["transcript"].cells]
-    assert [(len(trial.answer), trial.answer_size) for trial in answers] == [(transcript.MAX_CHARACTERS, TEN_MB)] * 2
+    assert [(len(trial.answer), trial.answer_size) for trial in answers] == [(item_answers.MAX_CHARACTERS, TEN_MB)] * 2
     shown = page_text(page)
     assert shown.count("The first 4\u202f000 characters of 9.5\xa0MB.") == 4, "answer and reasoning of each"
     assert reverse("trial_text", args=[answers[0].pk, "answer"]) in shown

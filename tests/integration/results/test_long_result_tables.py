@@ -5,7 +5,7 @@ from django.test import RequestFactory
 
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.tables.results import MAX_ROWS
-from grading_app.views.result_tables import get_table_context
+from grading_app.views.tables_and_figures import get_table_context
 
 
 def render(table, order=""):

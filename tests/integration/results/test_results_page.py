@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, Grading
-from grading_app.models.verdict_history import allow_superseding
-from grading_app.results import answer_aggregates
+from grading_app.models.gradings import allow_superseding
+from grading_app.results import cached_aggregates
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
@@ -196,7 +196,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 5})
     at_once = open_results(client, created)
     pictures = [open_figure(client, created, name).content for name in ("ratings", "norms")]
-    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     cache.clear()
     waiting = open_results(client, created)

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from datasets_app.models import Asset, Dataset, Item
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
-from grading_app.models.verdict_history import allow_superseding
+from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError, verify
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.scoring.grading import grade

@@ -16,7 +16,7 @@ from django.utils.html import escape
 from evalsite.lib import permissions
 from grading_app.parametric.explorer_query import VIEWS
 from grading_app.parametric.explorer_views import VIEW_PAGES
-from grading_app.parametric.readings import read_tasks
+from grading_app.parametric.surface_tables import read_tasks
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories

@@ -1,8 +1,8 @@
-"""Figures on pages and as pictures: their context, their addresses, and the response with a picture."""
+"""Tables and figures on pages and as files: their context, addresses, and responses with a table or a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from csp.decorators import csp_replace
@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from evalsite.lib.text.hashing import hash_content
-from grading_app.results.answer_aggregates import RESULTS_VERSION
+from grading_app.results.cached_aggregates import RESULTS_VERSION
 from grading_app.results.figure import Figure
 from grading_app.results.plot_style import NARROW, WIDE, Theme, render_svg
-from grading_app.results.table import ResultTable
+from grading_app.results.table import CONTENT_TYPES, SUFFIXES, ResultTable
 from grading_app.tables.results import make_html_table
 
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
@@ -28,6 +28,10 @@ POLICY = {
     "default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"],
 }  # fmt: skip
 ViewT = TypeVar("ViewT", bound=Callable[..., HttpResponse])
+TABLE_FILES: Sequence[tuple[str, str]] = (("csv", "CSV"), ("md", "Markdown"), ("tex", "LaTeX"))
+"""The formats of the table behind a figure, as its addresses name them."""
+FOLDED = ("all_tests",)
+"""The names of tables that a page shows only when a reader opens them."""
 
 
 def svg_policy(view: ViewT) -> ViewT:
@@ -93,5 +97,25 @@ def make_figure_context(
     }
 
 
-TABLE_FILES: Sequence[tuple[str, str]] = (("csv", "CSV"), ("md", "Markdown"), ("tex", "LaTeX"))
-"""The formats of the table behind a figure, as its addresses name them."""
+def get_table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
+    """Return the context of `grading_app/partials/result_table.html`. order: as in `make_html_table`.
+
+    A phone shows a card for each row.
+    """
+    return {"table": table, "html": make_html_table(table, order, is_cards=True), "is_folded": table.name in FOLDED}
+
+
+def make_requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:
+    """Return the table as a file if the address asks for one (`?table=NAME&format=csv`), else None.
+
+    Raise Http404 for a table or a format that does not exist.
+    """
+    name, file_format = request.GET.get("table", ""), request.GET.get("format", "")
+    if not file_format:
+        return None
+    table = next((candidate for candidate in tables if candidate.name == name), None)
+    if table is None or file_format not in CONTENT_TYPES:
+        raise Http404
+    response = HttpResponse(table.render(file_format), content_type=CONTENT_TYPES[file_format])
+    response["Content-Disposition"] = f'attachment; filename="{basename}-{name}.{SUFFIXES[file_format]}"'
+    return response

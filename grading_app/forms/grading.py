@@ -1,4 +1,4 @@
-"""The forms that choose a judge and its answers, and a panel."""
+"""The forms that grade stored answers: by rules, by judges and panels, and by judges with randomly drawn models."""
 
 from __future__ import annotations
 
@@ -8,12 +8,42 @@ from django import forms
 from django.db.models import Q
 from django.urls import reverse
 
-from evalsite.lib.web.form_fields import add_create_link, offer_rows
-from grading_app.judging.default_sampler import get_or_create_default_sampler
-from grading_app.judging.usable_versions import select_usable, select_usable_graders
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.web.form_fields import add_create_link, get_choice_field, offer_rows
+from grading_app.forms.rating import rubric_label
+from grading_app.judging.grade_conditions import select_usable, select_usable_graders
+from grading_app.judging.graders import draw_graders, get_or_create_default_sampler
 from grading_app.models import Grader, Panel, Rubric
+from runs_app.experiment_files.model_draw import Draw
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
-from runs_app.models import Experiment, Sampler, TextSet, Wave
+from runs_app.forms.draws import DrawForm, sign_draw
+from runs_app.forms.fields import RulesField
+from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Wave
+from runs_app.planning.drawn_models import DrawLines
+from runs_app.planning.work import PlanError
+from runs_app.scorers.scoring_rules import list_scorer_choices
+
+
+class RuleForm(forms.Form):
+    """Rules by name, and rules with a parameter as lines. `chosen_rules` holds both in the format of a design."""
+
+    scorer = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, required=False, label="Scorers")
+    rules = RulesField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        get_choice_field(self, "scorer").choices = list_scorer_choices()
+        self.fields["rules"].help_text = RulesField.usage()
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and not self.chosen_rules:
+            raise forms.ValidationError("Choose at least one scorer.")
+        return cleaned
+
+    @property
+    def chosen_rules(self) -> list[Any]:
+        return [*self.cleaned_data.get("scorer", []), *self.cleaned_data.get("rules", [])]
 
 
 class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -133,3 +163,58 @@ class PanelForm(forms.Form):
         add_create_link(
             self, "panel", user, "grading_app.add_panel", reverse("admin:grading_app_panel_add"), "Create another panel"
         )
+
+
+class DrawnJudgesForm(forms.Form):
+    """A name and a rubric for the judges, with the fields of the draw (`draw_form`)."""
+
+    name = forms.CharField(
+        max_length=40,
+        validators=[slug_validator],
+        help_text="The prefix of the judges' names: panel gives panel-large for the model large",
+    )
+    rubric = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="Used by all judges")
+    confirmed = forms.BooleanField(label="I have seen what this can cost", required=False)
+
+    def __init__(self, data: Any, *, experiment: Experiment, user: Any) -> None:
+        super().__init__(data)
+        self.experiment = experiment
+        rubrics = select_usable(Rubric, experiment).exclude(kind=Rubric.Kind.WRITER)
+        offer_rows(self, "rubric", rubrics.order_by("name", "-version"), label=rubric_label)
+        new_rubric = reverse("library_new", args=["rubrics"])
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Create another rubric")
+        self.models = LanguageModel.objects.visible_to(user)
+        self.draw_form = self._make_draw_form(data)
+
+    def _make_draw_form(self, data: Any) -> DrawForm:
+        draw_form = DrawForm(data, stored={})
+        draw_form.fields["draw"].required = True
+        draw_form.fields["draw"].error_messages["required"] = "Enter the number of models."
+        return draw_form
+
+    def redraw(self) -> None:
+        """Make a new draw. Errors are shown at their fields."""
+        draw = self.draw_form.draw_models(self.models)
+        if draw is not None:
+            submitted: Any = self.data
+            data = submitted.copy()
+            data["draw-pinned"] = sign_draw(draw.content)
+            self.data, self.draw_form = data, self._make_draw_form(data)
+
+    @property
+    def draw(self) -> Draw | None:
+        return self.draw_form.pinned_draw
+
+    @property
+    def lines(self) -> DrawLines | None:
+        return self.draw_form.compare_lines(self.draw.drawn if self.draw else ())
+
+    def draw_graders(self) -> list[Grader]:
+        """Return the judges of the current draw if the form is valid. Problems become form errors."""
+        if self.draw is None or not self.is_valid():
+            return []
+        try:
+            return draw_graders(self.draw, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
+        except PlanError as error:
+            self.add_error(None, error.problems)
+            return []
