@@ -15,7 +15,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from datasets_app.models import BackgroundJob
-from evalsite.lib.constraints import constrain_choices
+from evalsite.lib.constraints import constrain_choices, constrain_numbers
 from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.text.hashing import hash_token
 from runs_app.models import Experiment

@@ -32,7 +32,6 @@ import math
 from collections import Counter
 
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.stats import wilson
 from grading_app.results.cached_aggregates import get_aggregate, make_answer_aggregate
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.token_statistics import SurvivalStep, kaplan_meier

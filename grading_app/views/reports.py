@@ -15,9 +15,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from grading_app.forms.publish import ReportForm
 from grading_app.models import ReportChoices, Snapshot
-from grading_app.publish.report.build import StoredReport, get_report
-from grading_app.publish.report.composition import compose, read_frozen
+from grading_app.publish.report.build import StoredReport, compose, get_report, read_frozen
 from grading_app.publish.report.document import (
+    FOLDED,
+    PASTED,
+    SECTION_NAMES,
     Block,
     Document,
     FigureBlock,
@@ -27,7 +29,6 @@ from grading_app.publish.report.document import (
     TableBlock,
 )
 from grading_app.publish.report.files import FILE_TYPES, get_file
-from grading_app.publish.report.section_names import FOLDED, PASTED, SECTION_NAMES
 from grading_app.publish.report.typst_process import TypesettingError
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.plot_style import NARROW, apply_theme

@@ -28,8 +28,7 @@ from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.publish import ShareLinkForm
 from grading_app.models import ShareLink
 from grading_app.publish.figures.figure_set import FigureSource, find_figure, list_figures
-from grading_app.publish.report.build import get_report
-from grading_app.publish.report.composition import drop_money_columns, is_cost_figure, leave_out_costs
+from grading_app.publish.report.build import drop_money_columns, get_report, is_cost_figure, leave_out_costs
 from grading_app.publish.report.document import Document
 from grading_app.publish.report.files import FILE_TYPES
 from grading_app.results.figure import Figure

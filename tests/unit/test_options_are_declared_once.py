@@ -30,6 +30,7 @@ OTHER_MEANINGS = {
     ("runs_app/admin/experiments.py", "max_usd"),
     ("runs_app/admin/experiments.py", "max_concurrency"),
     ("runs_app/bounds.py", "max_concurrency"),
+    ("grading_app/forms/experiments.py", "primary_measure"),
     ("runs_app/planning/manifests.py", "budget_policy"),
 }
 OWN = {"runs_app/experiment_options.py", "runs_app/models/experiments.py", "runs_app/migrations/0001_initial.py"}

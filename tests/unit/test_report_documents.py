@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.publish.report import pdf
+from grading_app.publish.report import files
 from grading_app.publish.report.document import Document, FigureBlock, Paragraph, ReportSection, make_table_block
 from grading_app.publish.report.sections.appendix import describe_stopping_rule
 from grading_app.publish.report.words import count_noun, format_moment, format_times, join_words
@@ -43,17 +43,17 @@ def test_tables_and_figures_are_numbered_through_all_sections():
 
 
 @pytest.mark.parametrize(
-    ("size", "share"), [((560, 200), 560 / 640), ((640, 200), 1), ((560, 1400), pdf.TALLEST * 560 / 1400)]
+    ("size", "share"), [((560, 200), 560 / 640), ((640, 200), 1), ((560, 1400), files.TALLEST * 560 / 1400)]
 )
 def test_a_figure_is_scaled_to_the_page(size, share):
-    scale = pdf._prepare_block(make_figure("one", size))["scale"]
+    scale = files._prepare_pdf_block(make_figure("one", size))["scale"]
     assert scale == pytest.approx(share)
-    assert scale * size[1] / size[0] <= pdf.TALLEST + 1e-9
+    assert scale * size[1] / size[0] <= files.TALLEST + 1e-9
 
 
 def test_a_tall_figure_does_not_run_over_the_end_of_its_page():
     """A page of A4 has 255 mm between its margins, the text is 170 mm wide, and a caption needs some lines."""
-    assert pdf.TALLEST * 170 < 255 - 35
+    assert files.TALLEST * 170 < 255 - 35
 
 
 @pytest.mark.parametrize(

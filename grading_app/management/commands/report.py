@@ -12,8 +12,7 @@ from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count
 from grading_app.management.output import write_output
 from grading_app.models import ReportChoices, Snapshot
-from grading_app.publish.report.build import build_document
-from grading_app.publish.report.composition import compose, read_frozen
+from grading_app.publish.report.build import build_document, compose, read_frozen
 from grading_app.publish.report.document import Document
 from grading_app.publish.report.files import FILE_TYPES, write_report
 from grading_app.publish.report.typst_process import TypesettingError

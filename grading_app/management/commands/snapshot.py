@@ -9,7 +9,7 @@ from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_file, refuse_input, resolve_actor
 from grading_app.publish.export.file_formats import write_export
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
-from grading_app.publish.report.composition import read_frozen
+from grading_app.publish.report.build import read_frozen
 from runs_app.management.experiment_lookup import get_experiment
 
 

@@ -24,7 +24,7 @@ from grading_app.publish.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA
 from grading_app.publish.export.study_card import study_card
 from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.publish.export.study_rows import StudyRowReader
-from grading_app.publish.report.composition import PART, freeze_report
+from grading_app.publish.report.build import PART, freeze_report
 from runs_app.models import Attempt, Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml

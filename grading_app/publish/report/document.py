@@ -1,6 +1,7 @@
-"""The model of a document: sections of blocks, as plain values that JSON can hold. Pure.
+"""The model of a document: sections of blocks, as plain values that JSON can hold, and a report's sections. Pure.
 
-Texts are plain texts in every block; each renderer escapes them. So names and answers cannot become markup.
+Texts are plain texts in every block; each renderer escapes them. So names and answers cannot become markup. Pages read
+the names of sections here, because they must not load what the sections need.
 """
 
 from __future__ import annotations
@@ -11,6 +12,29 @@ from functools import cache
 from typing import Any, Literal
 
 from grading_app.results.table import ResultTable
+
+SECTION_NAMES = {
+    "abstract": "Abstract",
+    "methods": "Methods paragraph",
+    "results_paragraph": "Results paragraph",
+    "question": "Question and design",
+    "preregistration": "Preregistration",
+    "data": "Data",
+    "models": "Models",
+    "procedure": "Procedure",
+    "results": "Results",
+    "agreement": "Agreement",
+    "costs": "Costs",
+    "limitations": "Limitations that the data show",
+    "references": "References",
+    "prompts": "Appendix: prompts",
+    "settings": "Appendix: settings",
+    "reproduction": "Appendix: reproduction",
+}
+PASTED = ("abstract", "methods", "results_paragraph")
+"""The sections that are one text to paste into a paper."""
+FOLDED = ("data", "models", "procedure", "references", "prompts", "settings", "reproduction")
+"""The sections that a page shows folded, because the paragraphs to paste sum them up. Files show them open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,9 @@ from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.publish.report import build, files, report_source
-from grading_app.publish.report.build import build_document
-from grading_app.publish.report.composition import compose
-from grading_app.publish.report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
+from grading_app.publish.report.build import build_document, compose
+from grading_app.publish.report.document import SECTION_NAMES, Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
-from grading_app.publish.report.section_names import SECTION_NAMES
 from grading_app.publish.report.sections import WRITERS
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates

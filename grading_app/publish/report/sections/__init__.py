@@ -6,15 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from grading_app.publish.report.document import Block
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.sections import (
-    appendix,
-    conduct,
-    limitations,
-    paper_texts,
-    references,
-    results,
-    study_design,
-)
+from grading_app.publish.report.sections import appendix, conduct, limitations, paper_texts, results, study_design
 
 Write = Callable[[ReportSource], Block | Iterable[Block | None] | None]
 WRITERS: Mapping[str, Sequence[Write]] = {
@@ -41,7 +33,7 @@ WRITERS: Mapping[str, Sequence[Write]] = {
     "agreement": [results.write_agreement],
     "costs": [conduct.write_costs],
     "limitations": [limitations.write_limitations],
-    "references": [references.write_references],
+    "references": [appendix.write_references],
     "prompts": [appendix.write_prompts, appendix.write_instructions, appendix.write_rubrics],
     "settings": [appendix.write_samplers, appendix.write_settings],
     "reproduction": [
