@@ -1,4 +1,4 @@
-"""What leaves the site: the report with its author's choices, links for readers without an account, and stored files.
+"""Publications: the report with its author's choices, links for readers without an account, and stored files.
 
 The files are snapshots and the rows of stored experiments.
 """
