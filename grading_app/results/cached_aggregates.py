@@ -10,8 +10,9 @@ To add one:
 
 A value is valid while its fingerprint equals the fingerprint of the rows. Fingerprints are read from counters, in a
 constant number of queries. If rows change during the computation, the value is out of date at once. Django's cache
-holds small values. One `CachedAggregate` row for each query holds the last large value. Pages show an outdated large
-value with its time while a worker computes the next one.
+holds small values, in each process. One `CachedAggregate` row for each query holds the last large value, and the last
+small one if the aggregate is shared. Pages show an outdated large value with its time while a worker computes the next
+one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from django.core.cache import cache
@@ -46,6 +48,7 @@ AGGREGATES = {
     "lengths": "grading_app.raters.length_bias.LENGTHS",
     "pairs": "grading_app.raters.pairwise_stats.PAIRS",
     "results": "grading_app.results.stored_results.RESULTS",
+    "calibration": "grading_app.results.figures.calibration.CALIBRATION",
     "agreement": "grading_app.raters.agreement_cache.AGREEMENT",
     "disagreements": "grading_app.raters.agreement_cache.DISAGREEMENTS",
     "point_counts": "grading_app.parametric.point_counts.POINT_COUNTS",
@@ -81,6 +84,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     steps: the steps that `compute` reports. The first one is reported before `compute` is called.
     max_rows: how many rows to keep for each experiment, the most recently computed ones; None for all.
     write: compute the value and store further rows that belong to the cached row, in one transaction.
+    is_shared: store small values, too, so that other web processes need not compute them.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     steps: tuple[str, ...] = ("computing",)
     max_rows: int | None = None
     write: Callable[[CachedAggregate, QueryT], ValueT] | None = None
+    is_shared: bool = False
 
     def key(self, query: QueryT) -> str:
         return hash_content([self.name, self.version, self.dump(query)])
@@ -163,20 +168,62 @@ def get_aggregates_across(
     rows = _load_rows(aggregate, experiment_ids, [key for key in by_key if key not in cached])
     fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == fingerprints[key]}
     missing = [key for key in by_key if key not in cached and key not in fresh]
+    small: dict[str, Any] = {}
     if missing and not aggregate.is_large([by_key[key] for key in missing]):
+        read_at = timezone.now()
         values = aggregate.compute([by_key[key] for key in missing], lambda _: None)
-        computed = dict(zip(missing, values, strict=True))
-        cache.set_many(
-            {_make_cache_key(key, fingerprints[key]): value for key, value in computed.items()}, CACHE_SECONDS
-        )
-        cached |= {key: Cached(value, fingerprints[key]) for key, value in computed.items()}
+        small = dict(zip(missing, values, strict=True))
+        if aggregate.is_shared:
+            queries = {key: by_key[key] for key in missing}
+            _keep(aggregate, queries, small, experiment_ids, fingerprints, read_at)
     elif missing:
         rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
     for key, row in rows.items():
-        if key not in cached:
+        if key not in cached and key not in small:
             value = None if row.computed_at is None else _make_adapter(aggregate).validate_python(row.value)
-            cached[key] = Cached(value, row.fingerprint, key in fresh, row, aggregate.steps)
+            if key in fresh and row.requested_at is None:  # Another request computed it.
+                small[key] = value
+            else:
+                cached[key] = Cached(value, row.fingerprint, key in fresh, row, aggregate.steps)
+    if small:
+        cache.set_many({_make_cache_key(key, fingerprints[key]): value for key, value in small.items()}, CACHE_SECONDS)
+        cached |= {key: Cached(value, fingerprints[key]) for key, value in small.items()}
     return [cached[key] for key in keys]
+
+
+def _keep(
+    aggregate: Aggregate[QueryT, ValueT],
+    queries: Mapping[str, QueryT],
+    values: Mapping[str, ValueT],
+    experiments: Mapping[str, int],
+    fingerprints: Mapping[str, str],
+    read_at: datetime,
+) -> None:
+    """Store values that a request computed. A worker that computes one of them meanwhile replaces it."""
+    now = timezone.now()
+    rows = [
+        CachedAggregate(
+            experiment_id=experiments[key],
+            name=aggregate.name,
+            key=key,
+            query=aggregate.dump(query),
+            value=_make_adapter(aggregate).dump_python(values[key], mode="json"),
+            fingerprint=fingerprints[key],
+            computed_at=read_at,
+            ended_at=now,
+            duration_s=(now - read_at).total_seconds(),
+        )
+        for key, query in queries.items()
+    ]
+    CachedAggregate.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["experiment", "name", "key"],
+        update_fields=["value", "fingerprint", "computed_at", "duration_s"],
+    )
+    if aggregate.max_rows is not None:
+        for experiment_id in {row.experiment_id for row in rows}:
+            _delete_old_rows(aggregate, experiment_id)
 
 
 def _make_cache_key(key: str, fingerprint: str) -> str:
@@ -193,6 +240,7 @@ def _load_rows(
     return {row.key: row for row in rows}
 
 
+@lru_cache(maxsize=len(AGGREGATES))
 def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
     from pydantic import TypeAdapter
 
@@ -267,11 +315,15 @@ def _compute(row: CachedAggregate) -> None:
     finally:
         _update(row, ended_at=timezone.now(), step="", problem=problem, duration_s=time.monotonic() - started)
     if aggregate.max_rows is not None:
-        # The newest `max_rows` values stay. The others go one by one, because many other rows may depend on each.
-        rows = CachedAggregate.objects.filter(experiment=row.experiment, name=aggregate.name)
-        row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
-        for row_id in row_ids[aggregate.max_rows :]:
-            CachedAggregate.objects.filter(pk=row_id).delete()
+        _delete_old_rows(aggregate, row.experiment_id)
+
+
+def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment_id: int) -> None:
+    """Delete all but the newest `max_rows` values, one by one, because many other rows may depend on each."""
+    rows = CachedAggregate.objects.filter(experiment=experiment_id, name=aggregate.name)
+    row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
+    for row_id in row_ids[aggregate.max_rows :]:
+        CachedAggregate.objects.filter(pk=row_id).delete()
 
 
 def _update(row: CachedAggregate, **columns: Any) -> None:
@@ -346,6 +398,7 @@ def make_answer_aggregate(
     version: int = 1,
     is_large: Callable[[Sequence[AnswerQueryT]], bool] | None = None,
     fingerprint: Callable[[AnswerQueryT], str] | None = None,
+    is_shared: bool = False,
 ) -> Aggregate[AnswerQueryT, ValueT]:
     """Return an aggregate over answers. `compute` returns the value of one query.
 
@@ -378,4 +431,5 @@ def make_answer_aggregate(
         compute=compute_all,
         steps=(step,),
         max_rows=max_rows,
+        is_shared=is_shared,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from django.core.cache import cache
 from django.db.models import Count, Q
@@ -23,6 +25,7 @@ from runs_app.monitoring.point_status import report_points
 from runs_app.monitoring.progress import WaveTotals, project_cost, sum_by_wave
 from runs_app.planning.manifests import find_drift_warnings, find_served_warnings
 
+ValueT = TypeVar("ValueT")
 DONE = Q(status=Trial.Status.DONE)
 ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS.items()} | {
     "refused": trials_module.REFUSED,
@@ -87,7 +90,7 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
         "warnings": [
             *find_drift_warnings(experiment),
-            *find_served_warnings(experiment),
+            *_find_served_warnings(experiment, all_runs),
             *([pooled] if len(waves) > 1 else []),
             *notes,
         ],
@@ -96,7 +99,6 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
 
 def _count_answer_kinds(runs: list[Run]) -> dict[int, dict[str, int]]:
     """Return the numbers of answers of each kind by run. They are cached, because all trials are read for them."""
-    states = [(run.pk, run.n_done, run.n_failed, run.n_attempts) for run in runs]
 
     def count() -> dict[int, dict[str, int]]:
         ended = Trial.objects.filter(run__in=[run.pk for run in runs])
@@ -105,8 +107,22 @@ def _count_answer_kinds(runs: list[Run]) -> dict[int, dict[str, int]]:
         rows: Any = ended.order_by().values("run_id").annotate(**counts)
         return {row["run_id"]: row for row in rows}
 
-    kinds: dict[int, dict[str, int]] | None = cache.get_or_set(f"kinds:{hash_content(states)}", count, CACHE_SECONDS)
-    return count() if kinds is None else kinds
+    return _cache_until_calls("kinds", runs, count)
+
+
+def _find_served_warnings(experiment: Experiment, runs: list[Run]) -> list[str]:
+    """Return the warnings about served models. They are cached, because all attempts are read for them."""
+    routes = {run.endpoint.pk: run.endpoint.provider_routes for run in runs}
+    return _cache_until_calls(
+        f"served:{hash_content(sorted(routes.items()))}", runs, partial(find_served_warnings, experiment)
+    )
+
+
+def _cache_until_calls(name: str, runs: list[Run], compute: Callable[[], ValueT]) -> ValueT:
+    """Return a value that is computed again when a counter of calls of these runs changes."""
+    states = [(run.pk, run.n_done, run.n_failed, run.n_attempts) for run in runs]
+    value: ValueT | None = cache.get_or_set(f"{name}:{hash_content(states)}", compute, CACHE_SECONDS)
+    return compute() if value is None else value
 
 
 def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:

@@ -118,6 +118,7 @@ RESULTS = make_answer_aggregate(
     load=_load,
     step="adding up answers",
     version=10,
+    is_shared=True,
 )
 
 

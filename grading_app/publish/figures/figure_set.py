@@ -216,6 +216,16 @@ def _make_agreement_figures(source: FigureSource) -> Iterator[Figure]:
     yield from agreement_figures.make_figures(selection, roles, cached.value)
 
 
+def _make_calibration_figure(source: FigureSource) -> Iterator[Figure]:
+    query = calibration.CalibrationQuery(source.experiment)
+    cached = get_aggregate(calibration.CALIBRATION, source.experiment.pk, query)
+    source.state += cached.fingerprint
+    if cached.value is None:
+        source.is_waiting = True
+    else:
+        yield from filter(None, [calibration.make_figure(cached.value.rows)])
+
+
 def _make_length_figures(source: FigureSource) -> Iterator[Figure]:
     """Yield the figure of the grade condition in the address (`by`), or of each one."""
     queryset = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
@@ -260,7 +270,7 @@ FIGURES: Mapping[str, Provider] = {
     "plane": _make_planes,
     "reliability": _make_reliability_figure,
     "analysis": lambda source: analysis.make_figures(source.tables, source.scope.measure.label) if source.scope else (),
-    "calibration": lambda source: filter(None, [calibration.make_figure(source.experiment)]),
+    "calibration": _make_calibration_figure,
     "agreement": _make_agreement_figures,
     "length": _make_length_figures,
     "space": _make_space_figures,

@@ -1,7 +1,7 @@
 """Calibration of judges: what a reference gave to the answers that a judge scored alike.
 
 The reference is the adjudicated score if there is one, else the people of a queue, else a rule. The database adds up
-the pairs of scores; no row per answer is read.
+the pairs of scores; no row per answer is read. Over many answers, a worker does so.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.results import plot_style
+from grading_app.results.cached_aggregates import make_answer_aggregate
 from grading_app.results.figure import Figure
 from grading_app.results.scores import ALL_ZERO_OR_ONE, Measure, estimate, list_grader_measures, make_parameters
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
-from runs_app.models import Experiment
+from runs_app.models import Experiment, Wave
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -68,9 +69,33 @@ def _rescale(value: float, ends: Bounds) -> float:
     return (value - ends[0]) / (ends[1] - ends[0])
 
 
-def make_figure(experiment: Experiment) -> Figure | None:
-    """Return the figure of all judges; None if no judge shares answers with a reference."""
-    calibrations = load_calibrations(experiment)
+@dataclass(frozen=True, slots=True)
+class Calibrations:
+    """The calibrations of all judges of an experiment."""
+
+    rows: list[Calibration]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationQuery:
+    """A query for the calibrations of an experiment, over all waves."""
+
+    experiment: Experiment
+    wave: Wave | None = None
+
+
+CALIBRATION = make_answer_aggregate(
+    "calibration",
+    Calibrations,
+    lambda query: Calibrations(load_calibrations(query.experiment)),
+    dump=lambda _: [],
+    load=lambda experiment, wave, _: CalibrationQuery(experiment, wave),
+    step="comparing judges with a reference",
+)
+
+
+def make_figure(calibrations: list[Calibration]) -> Figure | None:
+    """Return the figure of these judges; None if there are none, because no judge shares answers with a reference."""
     if not calibrations:
         return None
     return Figure(

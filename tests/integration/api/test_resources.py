@@ -185,10 +185,13 @@ def test_the_status_counts_answers_again_only_after_a_change(api, pilot):
         with CaptureQueriesContext(connection) as queries:
             report = api.get(f"{PILOT}/status").json()
         return sum(run["empty"] for run in report["runs"]), [
-            query["sql"] for query in queries.captured_queries if 'AS "truncated"' in query["sql"]
+            query["sql"]
+            for query in queries.captured_queries
+            if 'AS "truncated"' in query["sql"] or 'AS "served_provider"' in query["sql"]
         ]
 
-    empty, _ = list_reads_of_trials()
+    empty, reads = list_reads_of_trials()
+    assert len(reads) == 2, "the kinds of answers, and who served them"
     assert list_reads_of_trials() == (empty, [])
     trial = Trial.objects.filter(status="done").exclude(answer="").first()
     with disable_triggers():

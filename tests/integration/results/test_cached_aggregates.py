@@ -108,6 +108,19 @@ def test_a_small_value_is_recomputed_only_after_its_rows_change(rows, total_aggr
     assert not CachedAggregate.objects.exists()
 
 
+def test_another_process_reads_a_small_value_that_is_shared(rows, key):
+    shared = rows.aggregate(is_shared=True, max_rows=1)
+    for numbers, reads in (((1, 2), 1), ((5,), 2)):
+        rows.numbers["a"] = numbers
+        for _ in range(2):
+            cache.clear()  # The cache of another process.
+            value = get_aggregate(shared, key, "a")
+            assert (value.value, value.is_fresh, value.as_of) == (Total(sum(numbers), numbers), True, None)
+        assert rows.reads == reads
+    get_aggregate(shared, key, "b")
+    assert CachedAggregate.objects.get().query == "b", "older rows than `max_rows` are deleted"
+
+
 def test_several_small_values_are_read_together_in_the_order_of_the_queries(rows, total_aggregate, key):
     assert [one.value.total for one in get_aggregates(total_aggregate, key, ["b", "a"])] == [10, 3]
     assert rows.reads == 1

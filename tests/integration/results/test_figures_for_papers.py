@@ -6,8 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from django.core.cache import cache
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.http import QueryDict
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from matplotlib.offsetbox import AnnotationBbox
 from matplotlib.text import Text
@@ -17,7 +20,8 @@ from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
 from grading_app.publish.figures.figure_set import FigureSource, find_figure, iterate_figures, list_figures
 from grading_app.publish.figures.print_style import PALETTES, PrintStyle, render_figures_pdf
-from grading_app.results import plot_style
+from grading_app.results import cached_aggregates, plot_style
+from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.figures.calibration import load_calibrations
 from grading_app.results.figures.dimensions import fit_quadratic
 from grading_app.tasks import compute_aggregates
@@ -281,6 +285,23 @@ def test_calibration_is_the_mean_reference_by_judge_score():
     expected = (abs(0 - 2 / 6) + abs(0.5 - 2 / 6)) / 2
     assert fitted.error == pytest.approx(expected)
     assert all(one.low < one.mean < one.high for one in fitted.bins)
+
+
+def test_a_worker_compares_many_verdicts_with_the_reference(monkeypatch):
+    experiment = make_answered_experiment("judged", items=12)
+    make_gradings(experiment, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
+    make_gradings(experiment, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
+    at_once = find_figure(FigureSource(experiment), "calibration")
+    cache.clear()
+    monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 0)
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    source = FigureSource(experiment)
+    assert (find_figure(source, "calibration"), source.is_waiting) == (None, True)
+    compute_rows(list(CachedAggregate.objects.filter(name="calibration").values_list("pk", flat=True)), seconds=60)
+    with CaptureQueriesContext(connection) as queries:
+        stored = find_figure(FigureSource(experiment), "calibration")
+    assert stored.table().rows == at_once.table().rows
+    assert not [query for query in queries if "grading_app_answerscore" in query["sql"]]
 
 
 def list_shown_texts(figure):

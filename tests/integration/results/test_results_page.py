@@ -199,6 +199,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     cache.clear()
+    CachedAggregate.objects.all().delete()
     waiting = open_results(client, created)
     assert "A worker is calculating" in waiting.content.decode()
     assert 'hx-select="#results"' in waiting.content.decode(), "the page asks for the result until it is there"

@@ -198,7 +198,10 @@ def write_agreement(source: ReportSource) -> list[Block | None]:
         _write_measures(report, page),
         _write_pairs(report, selection, page),
     ]
-    figures = [*agreement_figures.make_figures(selection, roles, result), calibration.make_figure(source.experiment)]
+    figures = [
+        *agreement_figures.make_figures(selection, roles, result),
+        calibration.make_figure(calibration.load_calibrations(source.experiment)),
+    ]
     return [*blocks, *(make_figure_block(source, figure, is_detail=True) for figure in figures if figure)]
 
 
