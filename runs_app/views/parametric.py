@@ -58,7 +58,7 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
     preview = _build_preview(form if form.is_bound else SpaceForm(form.initial))
     context = {"form": form, "values": values, "preview": preview, "densities": DENSITIES}
     if wants_part(request):
-        return render(request, "runs_app/partials/parametric_spaces.html", context)
+        return render(request, "runs_app/partials/space_preview.html", context)
     fetch_choices(form)
     return render(request, "runs_app/parametric_new.html", context)
 
