@@ -218,17 +218,26 @@ def _store_experiment(slug: str, dataset: Any, items: int, samples: int, number:
 
 
 def get_live() -> Any:
-    """Return the experiment that is the same at every size, or create its design."""
-    from runs_app.models import Experiment
+    """Return the experiment that is the same at every size, or create its design.
+
+    A deleted one leaves its dataset, its models, its prompt and its sampler.
+    """
+    from datasets_app.models import Dataset
+    from runs_app.models import Experiment, LanguageModel, Prompt, Sampler
     from tests import factories
 
     if live := Experiment.objects.filter(slug=LIVE).first():
         return live
-    endpoint = factories.make_endpoint("fast", max_concurrency=100_000, is_free=True)
+    models = list(LanguageModel.objects.filter(name__startswith="live-").order_by("pk"))
+    if not models:
+        endpoint = factories.make_endpoint("fast", max_concurrency=100_000, is_free=True)
+        models = [factories.make_model(f"live-{at}", endpoint=endpoint) for at in range(MODELS)]
     return factories.make_experiment(
         LIVE,
-        dataset=factories.make_dataset("live-items", LIVE_ITEMS),
-        models=[factories.make_model(f"live-{at}", endpoint=endpoint) for at in range(MODELS)],
+        dataset=Dataset.objects.filter(slug="live-items").first() or factories.make_dataset("live-items", LIVE_ITEMS),
+        models=models,
+        prompts=Prompt.objects.filter(name=f"{LIVE}-prompt") or None,
+        samplers=Sampler.objects.filter(name=f"{LIVE}-sampler") or None,
         samples=LIVE_SAMPLES,
         max_usd=None,
         max_concurrency=100_000,
