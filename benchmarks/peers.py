@@ -170,7 +170,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
                     continue
                 rows.setdefault(peer.name, []).append(figures)
                 print(f"  {peer.name}: {figures['calls_per_s']:,.0f}/s", flush=True)
-    print_report(rows)
+    print_report(rows, limit=options.in_flight / (options.latency_ms / 1000))
 
 
 if __name__ == "__main__":

@@ -379,9 +379,10 @@ class StudyDesign:
 
 @dataclass
 class ImportReport:
-    """What an import takes, or the problems that prevent it. counts: by their labels for people.
+    """The content of an import, or the problems that prevent it.
 
-    renamed: pairs of a name in the files and its name here. problem_count: with the problems that are not stored.
+    counts: by their labels for people. renamed: pairs of a name in the files and its name here. problem_count: with the
+    problems that are not stored.
     """
 
     source: str = ""
