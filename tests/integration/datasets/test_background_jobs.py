@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from datasets_app.models import BackgroundJob
@@ -71,7 +71,10 @@ def test_a_worker_that_lost_its_job_to_another_one_records_nothing(queued, monke
     monkeypatch.setattr(jobs, "REPORT_S", 0)
     job, _ = request_job()
     with job.perform():
-        job._own_connection.close()  # The database or the network failed; the worker goes on.
+        with connection.cursor() as cursor:  # The database ends the connection; the worker goes on.
+            cursor.execute("SELECT pg_terminate_backend(%s, 60000)", [job._own_connection.connection.info.backend_pid])
+            assert cursor.fetchone() == (True,)
+        job._own_connection.close()
         replacement = BackgroundJob.objects.get()
         assert replacement.is_lost
         with replacement.perform() as is_mine:
