@@ -9,6 +9,8 @@ from evalsite.lib.ops import environment, installation
 from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
 
 environment.refuse_unknown()
+# Matrices are small here, and several processes share the processors: threads of linear algebra would only wait.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 BASE_DIR = installation.ROOT
 DATA_DIR = installation.get_data_dir()

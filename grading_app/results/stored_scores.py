@@ -54,6 +54,7 @@ ITEM_SCORES = make_answer_aggregate(
     load=_load,
     step="adding up scores",
     max_rows=40,
+    is_shared=True,
 )
 
 
