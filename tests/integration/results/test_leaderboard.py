@@ -14,7 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.models import BlindReading
+from grading_app.models import BlindReading, CachedAggregate
 from grading_app.results.figures.cost import make_cost_figure, make_figures
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
@@ -302,6 +302,7 @@ def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
 def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, quiz):
     def capture_queries(experiment):
         cache.clear()
+        CachedAggregate.objects.all().delete()
         client.force_login(experiment.owner)
         with CaptureQueriesContext(connection) as queries:
             client.get(reverse("experiment_results", args=[experiment.slug]))
