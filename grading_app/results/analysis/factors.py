@@ -5,7 +5,7 @@ The linear and the logistic mixed model stand beside the F tests, which assume l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grading_app.results import statistic_format
@@ -235,16 +235,21 @@ def _list_notes(data: AnalysisData, fit: MixedFit) -> list[str]:
     parts = [(fit.item_sd, "items"), (fit.interaction_sd, interaction)]
     if fit.repetition_sd is not None:
         parts.append((fit.repetition_sd, "repetitions"))
-    deviations = ", ".join(f"{statistic_format.format_number(sd)} ({name})" for sd, name in parts)
-    notes = [f"{fit.items} items. Standard deviations: {deviations}."]
+    notes = [f"{fit.items} items. Standard deviations: {_format_deviations(parts)}."]
     if not fit.is_balanced:
         notes.append("The cells have different numbers of answers, but equal weights, so the fit is approximate.")
     if data.is_share:
         notes.append("Shares are modelled as they are. The logistic mixed model below uses log-odds.")
-    if fit.left_out:
-        terms = ", ".join(map(name_term, fit.left_out))
-        notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
-    return notes
+    return [*notes, *_list_excluded_terms(fit.left_out)]
+
+
+def _format_deviations(parts: Iterable[tuple[float, str]]) -> str:
+    return ", ".join(f"{statistic_format.format_number(deviation)} ({source})" for deviation, source in parts)
+
+
+def _list_excluded_terms(terms: Iterable[tuple[str, ...]]) -> list[str]:
+    names = ", ".join(map(name_term, terms))
+    return [f"Excluded, because the conditions do not determine them: {names}."] if names else []
 
 
 def build_logistic_tables(
@@ -350,14 +355,11 @@ def _describe_logistic_fit(data: AnalysisData, result: LogisticResult) -> str:
 
 def _list_logistic_notes(result: LogisticResult) -> list[str]:
     parts = [(result.item_sd, "items"), *([(result.interaction_sd, "item × condition")] * result.has_interaction)]
-    deviations = ", ".join(f"{statistic_format.format_number(sd)} ({name})" for sd, name in parts)
+    deviations = _format_deviations(parts)
     notes = [f"{result.answers:,} answers to {result.items} items. Standard deviations in log-odds: {deviations}."]
     if not result.has_interaction:
         notes.append("With one answer to an item under a condition, item × condition cannot be told from chance.")
-    if result.left_out:
-        terms = ", ".join(map(name_term, result.left_out))
-        notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
-    return notes
+    return [*notes, *_list_excluded_terms(result.left_out)]
 
 
 def _build_ratio_table(
