@@ -1,8 +1,10 @@
 """The options of an experiment, each declared once. Pure.
 
-The column of the model, the forms, the experiment file, `experiment set`, the facts on pages, the report's table of
-settings and the table in docs/experiment-file.md follow from these declarations. To add an option, declare it here, add
-its column with `describe_column` in `runs_app/models/experiments.py`, run `makemigrations`, and use it in the engine.
+The column of the model, the forms, the experiment file and `experiment set` follow from these declarations. So do the
+facts on pages, the report's table of settings and the table in docs/experiment-file.md.
+
+To add an option, declare it here, add its column with `describe_column` in `runs_app/models/experiments.py`, run
+`makemigrations`, and use it in the engine.
 """
 
 from __future__ import annotations

@@ -267,8 +267,8 @@ def fill_worst_cases(
     """Yield the scores of conditions with their missing answers filled; nothing without missing answers.
 
     Answers that are right or wrong count as wrong, and other graded answers as the lowest score. Ratings have no worst
-    value, so the conditions of side 0 get the low and those of side 1 the high end of the scale, then the other way
-    round. sides: of each condition; conditions of no side get the middle of the scale.
+    value. So the conditions of side 0 get the low end of the scale and those of side 1 the high end, and then the other
+    way round. sides: of each condition; conditions of no side get the middle of the scale.
     """
     if not scores.missing.any():
         return

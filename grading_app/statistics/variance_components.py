@@ -241,7 +241,7 @@ def fit_mixed_model(scores: ItemScores, levels: Mapping[str, Sequence[int]]) -> 
     """Return the fit; None without a varying factor, below MIN_FIT_ITEMS items, or for more than MAX_CELLS cells.
 
     levels: for each factor, the level of each condition, from 0. The model is fitted to cell means. Their residual is
-    the interaction and the mean of the repetitions, so the variance of the interaction is the residual variance less
+    the interaction and the mean of the repetitions. So the variance of the interaction is the residual variance less
     the mean of s^2 / n, but at least 0. With equal numbers of answers, this is the fit to all answers. The F of a term
     is Wald's over its number of effects. Its denominator has the degrees of freedom within items; for a complete table,
     this is the F of the analysis of variance for repeated measures. J. C. Pinheiro & D. M. Bates (2000), Mixed-effects
