@@ -114,7 +114,7 @@ def main() -> None:
         write_anew(options.trials)
         if options.stay:
             return
-        from grading_app.retention import remove_raw_responses
+        from grading_app.grading.retention import remove_raw_responses
         from grading_app.study_import.stored_rows import bring_back, store_rows
 
         # Every run must have ended for the retention rule. Its time of the end is a day before.

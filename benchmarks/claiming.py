@@ -89,7 +89,7 @@ def measure_bare_sql(options: argparse.Namespace) -> float:
 def measure(options: argparse.Namespace) -> float:
     from django.db import connection
 
-    from grading_app.consistency_check import find_differences
+    from grading_app.grading.consistency_check import find_differences
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
     from tests import factories

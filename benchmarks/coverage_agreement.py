@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, get_ends
-from grading_app.raters.agreement_report import restrict_to_scale
-from grading_app.raters.reference_report import compare_with_references
+from grading_app.results.raters.agreement_report import restrict_to_scale
+from grading_app.results.raters.reference_report import compare_with_references
 from grading_app.statistics.agreement_coefficients import (
     cohens_kappa,
     fleiss_kappa,

@@ -69,7 +69,7 @@ def measure_workers(workers: int, url: str, options: argparse.Namespace) -> dict
     """Measure this number of workers on a new experiment."""
     from django.db import connection, connections
 
-    from grading_app.consistency_check import find_differences
+    from grading_app.grading.consistency_check import find_differences
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
 

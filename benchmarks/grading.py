@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.stored import create_answers, temporary_database
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 
 
 def main(rows: int) -> None:

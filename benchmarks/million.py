@@ -113,7 +113,7 @@ def run_workers(options: argparse.Namespace) -> list[tuple[int, float]]:
 
 
 def check_counters() -> None:
-    from grading_app.consistency_check import find_differences
+    from grading_app.grading.consistency_check import find_differences
     from runs_app.models import Run
 
     if problems := find_differences() or list(Run.objects.exclude(status="done")):

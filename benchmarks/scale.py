@@ -178,7 +178,7 @@ def fill(trials: int) -> None:
 def _store_experiment(slug: str, dataset: Any, items: int, samples: int, number: int) -> None:
     from django.db import connection
 
-    from grading_app.judging import grade_conditions
+    from grading_app.grading.judging import grade_conditions
     from grading_app.models import GradeCondition, Grader
     from tests import factories
     from tests.factories.judges import make_grader
@@ -424,8 +424,8 @@ def list_steps(measured: Measurements, options: argparse.Namespace) -> Iterator[
     """Yield the steps in their order. Each can be repeated, except those of the live experiment's own rows."""
     from django.core.management import call_command
 
-    from grading_app.consistency_check import find_differences
-    from grading_app.scoring.grading import grade
+    from grading_app.grading.consistency_check import find_differences
+    from grading_app.grading.scoring import grade
     from runs_app import deletion
     from runs_app.models import Experiment
 

@@ -17,7 +17,7 @@ django.setup()
 
 from django.db import connection
 
-from grading_app.judging import grade_conditions
+from grading_app.grading.judging import grade_conditions
 from runs_app.models import Experiment
 from tests import factories
 from tests.factories.judges import make_grader

@@ -20,8 +20,8 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
 from evalsite.lib.text.number_format import format_count, format_money
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.raters.disagreements import count_open_disagreements
 from grading_app.results.headlines import load_headlines
+from grading_app.results.raters.disagreements import count_open_disagreements
 from grading_app.views.library import KINDS
 from runs_app.llm.keys import read_key
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Run

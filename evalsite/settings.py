@@ -155,7 +155,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.TimezoneMiddleware",
-    "grading_app.blind_pages.BlindPagesMiddleware",
+    "grading_app.grading.rating.blind_pages.BlindPagesMiddleware",
     "evalsite.middleware.StoredRowsMiddleware",
 ]
 
@@ -259,7 +259,7 @@ DRAIN_SECONDS = 30
 OUTAGE_LIMIT_S = 60 * environment.read_whole_number("EVALSITE_OUTAGE_MINUTES", default=240)
 # A run stops after this many pauses of its endpoint by status 429 in a row.
 RATE_LIMIT_PAUSES = environment.read_whole_number("EVALSITE_RATE_LIMIT_PAUSES", default=10)
-# Raw responses of finished experiments are removed after so many days. 0 keeps them (grading_app/retention.py).
+# Raw responses of finished experiments are removed after so many days. 0 keeps them (grading_app/grading/retention.py).
 RAW_RESPONSE_DAYS = environment.read_whole_number("EVALSITE_RAW_RESPONSE_DAYS", default=0, minimum=0)
 DRAIN_CONCURRENCY = 256
 Q_WORKERS = DRAINS + 1

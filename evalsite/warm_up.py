@@ -21,7 +21,7 @@ from evalsite.middleware import list_zones
 LATE_MODULES = (
     "django.contrib.messages.storage.fallback",
     "encodings.cp437",
-    "grading_app.raters.agreement_report",
+    "grading_app.results.raters.agreement_report",
     "markdown_it",
     "scipy.special",
 )

@@ -21,7 +21,7 @@ class GradingConfig(AppConfig):
 
     def describe_judges(self, experiment: Experiment) -> JudgeRecords:
         """Return the judges of the design and the added ones, as experiment files and manifests record them."""
-        from grading_app.judging.grader_specs import describe_judges
+        from grading_app.grading.judging.grader_specs import describe_judges
 
         return describe_judges(experiment)
 
@@ -29,13 +29,13 @@ class GradingConfig(AppConfig):
         self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
     ) -> CostEstimate:
         """Estimate the cost of the design's judges for `answers` future answers of at most `longest` tokens."""
-        from grading_app.judging.judging_costs import forecast_judging
+        from grading_app.grading.judging.judging_costs import forecast_judging
 
         return forecast_judging(experiment, wave_label, answers, longest)
 
     def decide_rounds(self) -> int:
         """Decide, in this process, the points of adaptive runs whose round is complete. Return their number."""
-        from grading_app.adaptive.decisions import decide_due
+        from grading_app.grading.adaptive_decisions import decide_due
 
         return decide_due()
 

@@ -6,13 +6,13 @@ from django.conf import settings
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import record_changes
-from grading_app.judging.item_rubrics import collect_all_texts
-from grading_app.judging.judge_plan import ask_judges
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.item_rubrics import collect_all_texts
+from grading_app.grading.judging.judge_plan import ask_judges
+from grading_app.grading.judging.verdict_reader import read_verdicts
+from grading_app.grading.retention import remove_raw_responses
+from grading_app.grading.scoring import grade
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
-from grading_app.retention import remove_raw_responses
-from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
 from grading_app.study_import.stored_rows import perform_move
 from runs_app.grading_interface import GRADE

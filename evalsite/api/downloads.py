@@ -17,11 +17,11 @@ from evalsite.api.problems import Problem
 from evalsite.api.schemas import FiguresOut
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.form_fields import get_first_error
-from grading_app.forms.publish import FigureForm
 from grading_app.models import GradeCondition
 from grading_app.publish.export.command_process import parquet_from_process
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.forms import FigureForm
 from grading_app.views.files import EXPORT_CONTENT_TYPES, FILE_FORMATS, figure_file
 from runs_app.models import Experiment
 

@@ -31,7 +31,7 @@ from evalsite.api.schemas import (
     RunPage,
     ScopeIn,
 )
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.publish.export.file_formats import Extract
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.scores import ConditionScore, Measure

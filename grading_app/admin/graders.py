@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from grading_app.forms.grading import GraderForm
-from grading_app.judging import panels
+from grading_app.grading.judging import panels
 from grading_app.models import GradeCondition, Grader, Panel
 
 

@@ -11,8 +11,8 @@ from django.urls import reverse
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.form_fields import add_create_link, get_choice_field, offer_rows
 from grading_app.forms.rating import rubric_label
-from grading_app.judging.grade_conditions import select_usable, select_usable_graders
-from grading_app.judging.graders import draw_graders, get_or_create_default_sampler
+from grading_app.grading.judging.grade_conditions import select_usable, select_usable_graders
+from grading_app.grading.judging.graders import draw_graders, get_or_create_default_sampler
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.experiment_files.model_draw import Draw
 from runs_app.experiment_files.specs import JUDGING_SAMPLER

@@ -18,13 +18,13 @@ from django.http import QueryDict
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
 from evalsite.lib.web.form_fields import offer_rows
-from grading_app.judging.grade_conditions import find_rubric_problems, select_usable
+from grading_app.grading.judging.grade_conditions import find_rubric_problems, select_usable
+from grading_app.grading.rating.questions import RaterQuestion, build_questions
 from grading_app.models import RatingQueue, Rubric
 from grading_app.models.rating import MAX_INVITATIONS
 from grading_app.models.rubrics import Scale
-from grading_app.raters.disagreements import MAX_REASON_LENGTH
-from grading_app.raters.raters import Rater
-from grading_app.rating.questions import RaterQuestion, build_questions
+from grading_app.results.raters.disagreements import MAX_REASON_LENGTH
+from grading_app.results.raters.raters import Rater
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 from runs_app.models.conditions import load_labels
 

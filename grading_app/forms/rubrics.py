@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.form_fields import add_create_link, offer_rows
-from grading_app.judging.graders import get_or_create_default_sampler
-from grading_app.judging.item_rubrics import RubricWriter
+from grading_app.grading.judging.graders import get_or_create_default_sampler
+from grading_app.grading.judging.item_rubrics import RubricWriter
 from grading_app.models import Rubric
 from runs_app.forms.definitions import PromptForm, offer_try_rows
 from runs_app.models import Experiment, ItemText, LanguageModel, Sampler, TextSet, Trial

@@ -19,8 +19,8 @@ from django.contrib.auth.models import User
 
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.ops.installation import get_shipped_folder
-from grading_app.parametric.surface import make_recovery_table
 from grading_app.results.frames import Frames, load_frames
+from grading_app.results.parametric.surface import make_recovery_table
 from grading_app.results.statistic_format import (
     format_coefficient,
     format_interval,

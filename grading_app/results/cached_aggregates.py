@@ -43,18 +43,18 @@ ValueT = TypeVar("ValueT")
 AGGREGATES = {
     "analysis": "grading_app.results.analysis.stored.ANALYSIS",
     "item_scores": "grading_app.results.stored_scores.ITEM_SCORES",
-    "scores": "grading_app.raters.verdict_stats.SCORES",
-    "judge_checks": "grading_app.raters.judge_checks.JUDGE_CHECKS",
-    "lengths": "grading_app.raters.length_bias.LENGTHS",
-    "pairs": "grading_app.raters.pairwise_stats.PAIRS",
+    "scores": "grading_app.results.raters.verdict_stats.SCORES",
+    "judge_checks": "grading_app.results.raters.judge_checks.JUDGE_CHECKS",
+    "lengths": "grading_app.results.raters.length_bias.LENGTHS",
+    "pairs": "grading_app.results.raters.pairwise_stats.PAIRS",
     "results": "grading_app.results.stored_results.RESULTS",
     "calibration": "grading_app.results.figures.calibration.CALIBRATION",
-    "agreement": "grading_app.raters.agreement_cache.AGREEMENT",
-    "disagreements": "grading_app.raters.agreement_cache.DISAGREEMENTS",
-    "point_counts": "grading_app.parametric.point_counts.POINT_COUNTS",
+    "agreement": "grading_app.results.raters.agreement_cache.AGREEMENT",
+    "disagreements": "grading_app.results.raters.agreement_cache.DISAGREEMENTS",
+    "point_counts": "grading_app.results.parametric.point_counts.POINT_COUNTS",
     "report": "grading_app.publish.report.build.REPORT",
-    "answer_lengths": "grading_app.parametric.answer_views.ANSWER_LENGTHS",
-    "answer_texts": "grading_app.parametric.answer_texts.ANSWER_TEXTS",
+    "answer_lengths": "grading_app.results.parametric.answer_views.ANSWER_LENGTHS",
+    "answer_texts": "grading_app.results.parametric.answer_texts.ANSWER_TEXTS",
 }
 TASK = "grading_app.tasks.compute_aggregates"
 CACHE_SECONDS = 24 * 3600

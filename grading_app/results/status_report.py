@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.db.models import Count, Q
 
 from evalsite.lib.text.hashing import hash_content
-from grading_app.judging.verdict_reader import count_unread_verdicts
+from grading_app.grading.judging.verdict_reader import count_unread_verdicts
 from grading_app.models import GradeCondition, Grading
 from grading_app.results.cached_aggregates import has_many_answers
 from grading_app.results.frames import CACHE_SECONDS, estimate_conditions

@@ -32,7 +32,7 @@ from datasets_app.models import BackgroundJob
 from evalsite.lib.checksummed_zip import SUMS, ArchiveWriter
 from evalsite.lib.history import Actor, TransitionError
 from evalsite.lib.sql import PAGE_ROWS, open_raw_cursor
-from grading_app.consistency_check import compare_counters, read_counters
+from grading_app.grading.consistency_check import compare_counters, read_counters
 from grading_app.models import (
     Adjudication,
     CachedAggregate,

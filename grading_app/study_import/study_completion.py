@@ -1,7 +1,7 @@
 """The checks of imported definitions, and the completion of a study from all its rows: counters and money.
 
 A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
-`grading_app/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
+`grading_app/grading/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
 verdicts, and texts about items.
 """
 
@@ -18,9 +18,9 @@ from django.db.models import Max
 from datasets_app.models import Dataset
 from evalsite.lib.sql import OctetLength
 from evalsite.lib.text.hashing import hash_content
-from grading_app.adaptive.decisions import recount_points_of
-from grading_app.consistency_check import POINT_COUNTERS
-from grading_app.judging.judging_costs import FILLER
+from grading_app.grading.adaptive_decisions import recount_points_of
+from grading_app.grading.consistency_check import POINT_COUNTERS
+from grading_app.grading.judging.judging_costs import FILLER
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SnapshotFileError
 from runs_app.engine.requests import build_run_design

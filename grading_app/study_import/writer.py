@@ -22,7 +22,7 @@ from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.row_writer import reserve_keys, write_rows
 from grading_app.study_import.study import (

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.forms.results import FILTERS, CompareForm
 from grading_app.models import BlindReading
 from grading_app.results.cached_aggregates import has_many_answers
 from grading_app.results.comparison.comparison_tables import make_comparison_tables
@@ -34,6 +33,7 @@ from grading_app.results.comparison.condition_sides import (
     list_sides,
     parse_experiment_slug,
 )
+from grading_app.results.forms import FILTERS, CompareForm
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, count_missing

@@ -18,7 +18,7 @@ from evalsite.lib.web.addresses import find_page
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.experiments import ExperimentForm, PreregistrationForm
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files import spec_reader
 from runs_app.forms.draws import redraw_models
 from runs_app.forms.experiments import ExperimentFileForm, LaunchedExperimentForm

@@ -24,7 +24,7 @@ from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.judging.grader_specs import list_judges
+from grading_app.grading.judging.grader_specs import list_judges
 from grading_app.models import StoredRows
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import.stored_rows import is_rated, request_move

@@ -26,7 +26,6 @@ from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.forms.publish import FigureForm, ParticipantsForm, SnapshotForm
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.bundles import refuse_bundle
@@ -43,10 +42,11 @@ from grading_app.publish.figures.figure_set import (
     summarize_ratings,
 )
 from grading_app.publish.figures.print_style import PICTURE_CONTENT_TYPES, PrintStyle
+from grading_app.publish.forms import FigureForm, ParticipantsForm, SnapshotForm
 from grading_app.results.figure import Figure
 from grading_app.results.scope import ScopeForm
 from grading_app.results.table import CONTENT_TYPES as TABLE_TYPES
-from grading_app.tables.reports import SnapshotTable
+from grading_app.views.tables.reports import SnapshotTable
 from grading_app.views.tables_and_figures import STATE_LENGTH, make_svg_response, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import get_chosen_wave, get_editable_experiment, get_visible_experiment, may_edit

@@ -17,14 +17,16 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.grading import ConfirmedJudgeForm, JudgeForm, PanelForm, RuleForm
-from grading_app.judging import panels
-from grading_app.judging.grade_conditions import select_usable_graders
-from grading_app.judging.graders import save_graders
-from grading_app.judging.judge_plan import JudgingReport, request_verdicts
-from grading_app.judging.judging_costs import estimate_judging
+from grading_app.grading.judging import panels
+from grading_app.grading.judging.grade_conditions import select_usable_graders
+from grading_app.grading.judging.graders import save_graders
+from grading_app.grading.judging.judge_plan import JudgingReport, request_verdicts
+from grading_app.grading.judging.judging_costs import estimate_judging
 from grading_app.models import GradeCondition, Panel
-from grading_app.raters import disagreements
-from grading_app.raters.grader_rows import (
+from grading_app.results.cached_aggregates import Cached
+from grading_app.results.frames import load_condition_labels, load_dimensions
+from grading_app.results.raters import disagreements
+from grading_app.results.raters.grader_rows import (
     GraderRow,
     PairwiseRater,
     RubricUpgrade,
@@ -36,15 +38,13 @@ from grading_app.raters.grader_rows import (
     make_strength_table,
     make_verdict_table,
 )
-from grading_app.raters.judge_checks import describe_checks
-from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength, make_length_figure
-from grading_app.raters.pairwise_stats import PairwiseStanding
-from grading_app.raters.rater_verdicts import find_pair, list_pair_verdicts, load_answer_pairs
-from grading_app.raters.raters import PAIRS
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.verdict_stats import get_aggregates_by_condition
-from grading_app.results.cached_aggregates import Cached
-from grading_app.results.frames import load_condition_labels, load_dimensions
+from grading_app.results.raters.judge_checks import describe_checks
+from grading_app.results.raters.length_bias import LENGTHS, LongerWins, ScoresByLength, make_length_figure
+from grading_app.results.raters.pairwise_stats import PairwiseStanding
+from grading_app.results.raters.rater_verdicts import find_pair, list_pair_verdicts, load_answer_pairs
+from grading_app.results.raters.raters import PAIRS
+from grading_app.results.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.intervals import STUDENT, describe_share_coverage, describe_skew_coverage

@@ -19,8 +19,8 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
-from grading_app.judging.item_rubrics import request_rubrics
-from grading_app.tables.gradings import TextSetTable
+from grading_app.grading.judging.item_rubrics import request_rubrics
+from grading_app.views.tables.gradings import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError

@@ -22,9 +22,9 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.forms.results import MatrixForm
 from grading_app.models import Grading
 from grading_app.results.analysis.data import narrow_scores
+from grading_app.results.forms import MatrixForm
 from grading_app.results.frames import load_condition_labels
 from grading_app.results.item_answers import MAX_MESSAGES, get_answer_page, load_transcript
 from grading_app.results.item_matrix import (
@@ -40,9 +40,9 @@ from grading_app.results.scope import Scope
 from grading_app.results.stored_scores import get_item_scores
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.tables.items import ItemAnswerTable
-from grading_app.tables.results import CellStyle
 from grading_app.views.blind import get_blind_context
+from grading_app.views.tables.items import ItemAnswerTable
+from grading_app.views.tables.results import CellStyle
 from grading_app.views.tables_and_figures import make_requested_file
 from runs_app.models import Annotation, Condition, Trial
 from runs_app.models.annotations import group_by_item, group_by_trial

@@ -23,10 +23,15 @@ from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.grading import DrawnJudgesForm, GraderForm
 from grading_app.forms.rubrics import RubricForm, RubricPreviewForm, RubricTestForm
-from grading_app.judging.graders import get_or_create_default_sampler, pin_judges
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.judging_costs import estimate_judging
-from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
+from grading_app.grading.judging.graders import get_or_create_default_sampler, pin_judges
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.judging_costs import estimate_judging
+from grading_app.grading.judging.rubric_preview import (
+    PreviewCost,
+    RubricPreview,
+    list_previewed_verdicts,
+    request_preview,
+)
 from grading_app.models import Grader, Rubric
 from grading_app.views.grading import describe_reports
 from grading_app.views.library import get_next_page, read_reason

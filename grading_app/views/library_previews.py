@@ -9,7 +9,7 @@ from django.db.models import Aggregate, Case, Count, OuterRef, Subquery, Sum, Wh
 from django.db.models.functions import Coalesce
 
 from evalsite.lib.rating_scale import RatingScale
-from grading_app.judging.verdicts import read_verdict
+from grading_app.grading.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app import first_study
 from runs_app.llm import judge_prompt, prompts, rubric_checks

@@ -15,8 +15,12 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.list_page import paginate_table
-from grading_app.adaptive.decisions import describe_earlier_rule
-from grading_app.parametric.board_tables_and_figure import (
+from grading_app.grading.adaptive_decisions import describe_earlier_rule
+from grading_app.publish.figures.figure_set import make_explorer_query
+from grading_app.results.cached_aggregates import fingerprint_results
+from grading_app.results.figures.points import make_figure
+from grading_app.results.frames import get_frames
+from grading_app.results.parametric.board_tables_and_figure import (
     DEFAULT_SORT,
     RANKS,
     WEIGHT_LABELS,
@@ -27,9 +31,9 @@ from grading_app.parametric.board_tables_and_figure import (
     make_compact_table,
     sort_rows,
 )
-from grading_app.parametric.explorer_query import VIEWS, ExplorerQuery, load_explorer
-from grading_app.parametric.explorer_views import VIEW_PAGES
-from grading_app.parametric.model_board import (
+from grading_app.results.parametric.explorer_query import VIEWS, ExplorerQuery, load_explorer
+from grading_app.results.parametric.explorer_views import VIEW_PAGES
+from grading_app.results.parametric.model_board import (
     BoardScope,
     BoardState,
     ModelRow,
@@ -38,16 +42,12 @@ from grading_app.parametric.model_board import (
     list_scopes,
     load_board,
 )
-from grading_app.parametric.surface import subtract_estimates
-from grading_app.parametric.surface_figures import describe_difference, get_difference_level
-from grading_app.publish.figures.figure_set import make_explorer_query
-from grading_app.results.cached_aggregates import fingerprint_results
-from grading_app.results.figures.points import make_figure
-from grading_app.results.frames import get_frames
+from grading_app.results.parametric.surface import subtract_estimates
+from grading_app.results.parametric.surface_figures import describe_difference, get_difference_level
 from grading_app.results.plot_style import render_png
 from grading_app.results.table import ResultTable
-from grading_app.tables.model_board import make_heads, make_rows
-from grading_app.tables.results import PointTable
+from grading_app.views.tables.model_board import make_heads, make_rows
+from grading_app.views.tables.results import PointTable
 from grading_app.views.tables_and_figures import (
     STATE_LENGTH,
     get_table_context,

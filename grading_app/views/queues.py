@@ -20,11 +20,11 @@ from evalsite.lib.web.form_fields import fetch_choices, get_first_error
 from evalsite.lib.web.list_page import ListPage, paginate_table
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
+from grading_app.grading.rating import queue_results, queues
+from grading_app.grading.rating.queue_results import make_norms
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.models.rating import INVITATION_LIFETIME, QueueError
-from grading_app.rating import queue_results, queues
-from grading_app.rating.queue_results import make_norms
-from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows, make_question_table
+from grading_app.views.tables.rating import ItemMeansTable, QueueTable, list_item_rows, make_question_table
 from grading_app.views.tables_and_figures import get_table_context, make_requested_file
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import get_editable_experiment

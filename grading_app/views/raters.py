@@ -16,8 +16,9 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_fields import get_first_error
 from grading_app.forms.rating import AdjudicationForm, list_scales
 from grading_app.publish.report.words import count_noun
-from grading_app.raters import disagreements
-from grading_app.raters.agreement_cache import (
+from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.raters import disagreements
+from grading_app.results.raters.agreement_cache import (
     AGREEMENT,
     DISAGREEMENTS,
     AgreementQuery,
@@ -25,8 +26,8 @@ from grading_app.raters.agreement_cache import (
     assign_roles,
     is_large,
 )
-from grading_app.raters.agreement_figures import make_figures
-from grading_app.raters.agreement_tables import (
+from grading_app.results.raters.agreement_figures import make_figures
+from grading_app.results.raters.agreement_tables import (
     list_judge_estimates,
     list_mean_estimates,
     make_coverage_table,
@@ -35,18 +36,17 @@ from grading_app.raters.agreement_tables import (
     make_pair_table,
     make_reference_table,
 )
-from grading_app.raters.disagreements import (
+from grading_app.results.raters.disagreements import (
     AdjudicationError,
     DisagreementPosition,
     SpreadMeasure,
     adjudicate,
     may_adjudicate,
 )
-from grading_app.raters.judge_checks import ShownChecks, describe_checks
-from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_answer_pairs, load_values
-from grading_app.raters.raters import ANSWERS, Rater
-from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
-from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.raters.judge_checks import ShownChecks, describe_checks
+from grading_app.results.raters.rater_verdicts import RaterVerdict, list_verdicts, load_answer_pairs, load_values
+from grading_app.results.raters.raters import ANSWERS, Rater
+from grading_app.results.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.views.tables_and_figures import (
@@ -61,7 +61,7 @@ from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
 if TYPE_CHECKING:
-    from grading_app.raters.agreement_report import AgreementReport, AgreementResult
+    from grading_app.results.raters.agreement_report import AgreementReport, AgreementResult
 EXCERPT_LENGTH = 240
 CURSOR_PARAMETERS = ("after", "before")
 

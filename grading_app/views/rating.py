@@ -25,11 +25,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evalsite.lib.permissions import is_member, is_reader
 from evalsite.lib.web.long_text import build_text_response
 from grading_app.forms.rating import AliasForm
+from grading_app.grading.rating import session
+from grading_app.grading.rating.questions import find_end_keys, find_question, list_context_parts, render_rubric
+from grading_app.grading.rating.queues import find_usable_invitation, redeem
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.models.rating import QueueError
-from grading_app.rating import session
-from grading_app.rating.questions import find_end_keys, find_question, list_context_parts, render_rubric
-from grading_app.rating.queues import find_usable_invitation, redeem
 from runs_app.models import Trial
 
 MAX_INLINE_LABELS = 3  # With more labels, a narrow screen puts each point on its own line.

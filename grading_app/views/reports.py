@@ -13,8 +13,8 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
-from grading_app.forms.publish import ReportForm
 from grading_app.models import ReportChoices, Snapshot
+from grading_app.publish.forms import ReportForm
 from grading_app.publish.report.build import StoredReport, compose, get_report, read_frozen
 from grading_app.publish.report.document import (
     FOLDED,

@@ -25,9 +25,9 @@ from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
-from grading_app.forms.publish import ShareLinkForm
 from grading_app.models import ShareLink
 from grading_app.publish.figures.figure_set import FigureSource, find_figure, list_figures
+from grading_app.publish.forms import ShareLinkForm
 from grading_app.publish.report.build import drop_money_columns, get_report, is_cost_figure, leave_out_costs
 from grading_app.publish.report.document import Document
 from grading_app.publish.report.files import FILE_TYPES
@@ -37,14 +37,14 @@ from grading_app.results.leaderboard_tables import BEST_NOTE, make_leaderboard_t
 from grading_app.results.plot_style import WIDE
 from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.table import ResultTable
-from grading_app.tables.reports import ShareLinkTable
-from grading_app.tables.results import make_html_table
 from grading_app.views.reports import (
     get_stored_document,
     list_page_sections,
     make_figure_response,
     make_file_response,
 )
+from grading_app.views.tables.reports import ShareLinkTable
+from grading_app.views.tables.results import make_html_table
 from grading_app.views.tables_and_figures import make_svg_response, read_theme, read_width, svg_policy
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 

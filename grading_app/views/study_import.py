@@ -19,7 +19,7 @@ from datasets_app.pending_uploads import PendingUpload
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
-from grading_app.forms.study_import import StudyUploadForm
+from grading_app.study_import.forms import StudyUploadForm
 from grading_app.study_import.import_jobs import CHECK, IMPORT, TASK, load_report
 from grading_app.study_import.importers import FORMATS
 from runs_app.models import Experiment

@@ -16,7 +16,7 @@ from grading_app.results.cached_aggregates import RESULTS_VERSION
 from grading_app.results.figure import Figure
 from grading_app.results.plot_style import NARROW, WIDE, Theme, render_svg
 from grading_app.results.table import CONTENT_TYPES, SUFFIXES, ResultTable
-from grading_app.tables.results import make_html_table
+from grading_app.views.tables.results import make_html_table
 
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 WIDTHS = {"": WIDE, "narrow": NARROW}

@@ -15,9 +15,9 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.long_text import build_text_response
-from grading_app.filters import TrialFilter
 from grading_app.models import GradeCondition, Grading
-from grading_app.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
+from grading_app.views.filters import TrialFilter
+from grading_app.views.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models.annotations import group_by_trial
 from runs_app.models.totals import Totals

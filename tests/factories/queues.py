@@ -9,8 +9,8 @@ from PIL import Image
 
 from datasets_app.models import Asset
 from evalsite.lib import permissions
+from grading_app.grading.rating import queues, session
 from grading_app.models import RatingQueue, Rubric
-from grading_app.rating import queues, session
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
 

@@ -1,6 +1,6 @@
 """Experiments over parametric datasets, whose correct answers follow from the item."""
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import LanguageModel, Prompt, Sampler
 from tests import factories
 from tests.factories.parametric import make_parametric_dataset

@@ -5,14 +5,14 @@ from decimal import Decimal
 
 from django.db.models import F
 
-from grading_app.judging import panels
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging import panels
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
+from grading_app.grading.scoring import grade
 from grading_app.models import Panel
 from grading_app.models.gradings import allow_superseding
 from grading_app.models.rubrics import Scale
-from grading_app.raters.disagreements import adjudicate
-from grading_app.scoring.grading import grade
+from grading_app.results.raters.disagreements import adjudicate
 from runs_app import run_control
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Answer, DeletedRun, Dimension, Preflight, Trial

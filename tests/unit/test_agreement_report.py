@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from grading_app.raters.agreement_report import compute_agreement, restrict_to_scale
-from grading_app.raters.agreement_tables import BELOW_ZERO, make_measure_table
 from grading_app.results.figures.norms import NormPanel
 from grading_app.results.frames import NormPair, RatedDimension
+from grading_app.results.raters.agreement_report import compute_agreement, restrict_to_scale
+from grading_app.results.raters.agreement_tables import BELOW_ZERO, make_measure_table
 from grading_app.statistics.correlation import JACKKNIFE, pearson
 from grading_app.statistics.intervals import AgreementEstimate, estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation

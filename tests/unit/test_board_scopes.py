@@ -1,7 +1,7 @@
 """The scopes of a leaderboard: equal items, or all datasets built from one definition of a space."""
 
 from datasets_app.models import Dataset
-from grading_app.parametric.model_board import list_scopes
+from grading_app.results.parametric.model_board import list_scopes
 from runs_app.models import Experiment
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from grading_app.judging.verdicts import read_verdict
+from grading_app.grading.judging.verdicts import read_verdict
 from runs_app.llm import judge_prompt, prompts
 from tests.factories.gullible_judges import CONTROL_TOKEN, FENCED, JUDGES, REMINDER
 from tests.factories.hostile_answers import TOP, WRONG, list_hostile_answers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
-from grading_app.parametric import board_tables_and_figure, surface_tables
+from grading_app.results.parametric import board_tables_and_figure, surface_tables
 from grading_app.statistics.intervals import (
     CHANGE_ONCE,
     CHANGE_REPEATED,

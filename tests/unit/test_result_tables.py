@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.results.table import FORMATS, ResultColumn, ResultTable, escape_latex
-from grading_app.tables.results import make_html_table
+from grading_app.views.tables.results import make_html_table
 
 COLUMNS = (
     ResultColumn("condition", "Condition"),

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from grading_app.parametric.point_counts import CellCounts
-from grading_app.parametric.surface import estimate_accuracy, subtract_estimates
+from grading_app.results.parametric.point_counts import CellCounts
+from grading_app.results.parametric.surface import estimate_accuracy, subtract_estimates
 from grading_app.statistics.stratified_shares import (
     RankRange,
     mantel_haenszel,

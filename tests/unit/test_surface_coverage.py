@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from grading_app.parametric.point_counts import CellCounts
-from grading_app.parametric.surface import estimate_accuracy, subtract_estimates
+from grading_app.results.parametric.point_counts import CellCounts
+from grading_app.results.parametric.surface import estimate_accuracy, subtract_estimates
 from grading_app.statistics.token_statistics import kaplan_meier
 
 SAMPLES, LEAST = 1500, 0.93

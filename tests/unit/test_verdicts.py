@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.judging.verdicts import Verdict, read_verdict
+from grading_app.grading.judging.verdicts import Verdict, read_verdict
 from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 
 SCORE = {"kind": "score", "min": 0, "max": 10}

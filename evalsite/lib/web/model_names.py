@@ -1,6 +1,7 @@
 """A mark for views that are safe for blind readers, because they hide the names of models.
 
-Until a blind reader agrees to see the names, `grading_app/blind_pages.py` blocks all other views of the experiment.
+Until a blind reader agrees to see the names, `grading_app/grading/rating/blind_pages.py` blocks all other views of the
+experiment.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from evalsite.lib.ops.commands import (
     resolve_owner,
 )
 from evalsite.lib.text.number_format import format_count, format_money
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS

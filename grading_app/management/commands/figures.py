@@ -11,7 +11,6 @@ from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count
-from grading_app.forms.publish import FigureForm
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
 from grading_app.publish.figures.figure_set import (
@@ -22,6 +21,7 @@ from grading_app.publish.figures.figure_set import (
     summarize_ratings,
 )
 from grading_app.publish.figures.print_style import render_figures_pdf
+from grading_app.publish.forms import FigureForm
 from grading_app.results.cached_aggregates import compute_rows
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 

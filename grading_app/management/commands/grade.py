@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_actor
-from grading_app.judging import panels
-from grading_app.judging.graders import choose_graders, find_panel, save_graders
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.judging_costs import estimate_judging
-from grading_app.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
+from grading_app.grading.judging import panels
+from grading_app.grading.judging.graders import choose_graders, find_panel, save_graders
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.judging_costs import estimate_judging
+from grading_app.grading.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
+from grading_app.grading.scoring import grade
 from grading_app.models import Grader
-from grading_app.scoring.grading import grade
 from runs_app.management.experiment_lookup import add_condition_option, choose_wave, get_experiment, match_condition_ids
 from runs_app.management.started_work import confirm_cost, print_estimate, wait_for
 from runs_app.models import Experiment, Run, Wave

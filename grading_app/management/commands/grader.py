@@ -9,7 +9,7 @@ from django.db import transaction
 
 from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
-from grading_app.judging.grader_specs import PanelSpec, build_graders, build_panel, write_grader_spec
+from grading_app.grading.judging.grader_specs import PanelSpec, build_graders, build_panel, write_grader_spec
 from grading_app.models import Grader, Panel
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_reader import SpecError, read_section

@@ -18,8 +18,8 @@ from evalsite.lib.ops.commands import (
     resolve_owner,
 )
 from evalsite.lib.text.number_format import format_count, format_money
-from grading_app.judging.graders import get_or_create_default_sampler
-from grading_app.judging.item_rubrics import (
+from grading_app.grading.judging.graders import get_or_create_default_sampler
+from grading_app.grading.judging.item_rubrics import (
     RubricWriter,
     request_rubrics,
 )

@@ -9,7 +9,7 @@ from django.template.defaultfilters import filesizeformat
 
 from evalsite.lib.ops.commands import VerbCommand, add_user, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
-from grading_app.retention import find_due, measure_raw_responses, remove_raw_responses
+from grading_app.grading.retention import find_due, measure_raw_responses, remove_raw_responses
 
 
 class Command(VerbCommand):

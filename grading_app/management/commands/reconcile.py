@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand
-from grading_app.adaptive.decisions import describe_earlier_rules
-from grading_app.consistency_check import find_differences
+from grading_app.grading.adaptive_decisions import describe_earlier_rules
+from grading_app.grading.consistency_check import find_differences
 
 
 class Command(OutputCommand):

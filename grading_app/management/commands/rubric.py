@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading_app.judging.grader_specs import build_rubric_row
+from grading_app.grading.judging.grader_specs import build_rubric_row
 from grading_app.models import Rubric
 from runs_app.experiment_files.specs import WrittenRubricSpec
 from runs_app.management.versions import VersionCommand

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from grading_app.parametric.surface import make_recovery_table, make_truth_table
+from grading_app.results.parametric.surface import make_recovery_table, make_truth_table
 from grading_app.results.table import FORMATS
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.simulator.config import ConfigError

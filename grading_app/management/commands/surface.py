@@ -8,9 +8,9 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand, add_list_option, refuse_input
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
-from grading_app.parametric import surface_tables
-from grading_app.parametric.explorer_query import FIXED_PREFIX, ExplorerState, load_explorer
 from grading_app.results.cached_aggregates import compute_rows
+from grading_app.results.parametric import surface_tables
+from grading_app.results.parametric.explorer_query import FIXED_PREFIX, ExplorerState, load_explorer
 from grading_app.results.table import FORMATS
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment

@@ -16,15 +16,6 @@ from django.utils.http import urlencode
 
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.models import BlindReading
-from grading_app.parametric import board_tables_and_figure, explorer_views
-from grading_app.parametric.explorer_query import ExplorerState, load_explorer
-from grading_app.parametric.model_board import load_board
-from grading_app.parametric.surface_figures import PREFIX
-from grading_app.raters import agreement_figures, length_bias
-from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
-from grading_app.raters.length_bias import LENGTHS, ScoresByLength
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.analysis.stored import get_analysis
 from grading_app.results.cached_aggregates import fingerprint_results, get_aggregate
 from grading_app.results.figure import Figure
@@ -40,6 +31,15 @@ from grading_app.results.figures import (
 from grading_app.results.figures.dimensions import RatingData, Series, load_rating_data, match_items
 from grading_app.results.frames import Frames, get_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
+from grading_app.results.parametric import board_tables_and_figure, explorer_views
+from grading_app.results.parametric.explorer_query import ExplorerState, load_explorer
+from grading_app.results.parametric.model_board import load_board
+from grading_app.results.parametric.surface_figures import PREFIX
+from grading_app.results.raters import agreement_figures, length_bias
+from grading_app.results.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.results.raters.length_bias import LENGTHS, ScoresByLength
+from grading_app.results.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.scope import MISSING_WRONG, Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.results.stored_results import StoredResults, get_results

@@ -30,9 +30,9 @@ from grading_app.publish.report.document import (
     TableBlock,
 )
 from grading_app.publish.report.markdown import read_markdown
-from grading_app.raters.agreement_cache import fingerprint_selection
-from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, fingerprint_results, get_aggregate
+from grading_app.results.raters.agreement_cache import fingerprint_selection
+from grading_app.results.raters.rating_selection import RatingSelectionForm
 from grading_app.results.table import ResultTable
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment

@@ -11,7 +11,7 @@ from django_q.models import Failure, OrmQ, Success, Task
 from datasets_app.models import BackgroundJob, Dataset, Item
 from evalsite.lib import permissions
 from evalsite.lib.history import StatusChange
-from grading_app.judging.graders import get_or_create_default_sampler
+from grading_app.grading.judging.graders import get_or_create_default_sampler
 from grading_app.models import Panel
 from runs_app.models import ProviderBatch, Worker
 from tests import factories

@@ -9,9 +9,9 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from datasets_app.models import Dataset
+from grading_app.grading.rating import queues
 from grading_app.models import RatedAnswer, RatingQueue
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.rating import queues
 from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.queues import make_queue

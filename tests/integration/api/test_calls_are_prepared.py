@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
 from runs_app.engine import prepared_calls
 from runs_app.engine.admission import Claim
 from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, begin_calls

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from evalsite.api.gateway_api import OPENAI, Access, answer_call
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
 from runs_app.engine.external_queue import Executors, ExternalQueue
 from runs_app.llm.http_transport import close_session
 from runs_app.models import Trial

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets_app.models import Dataset
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
 from grading_app.models import BlindReading
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.batches.http_client import ApiClient
 from runs_app.models import Attempt, ProviderBatch
 from tests.factories.batches import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, ProviderBatch, Trial
 from tests.factories.batches import drive_batches, get_batch_endpoint, make_batched_run
 from tests.factories.engine import build_provider, drain

@@ -6,7 +6,7 @@ import pytest
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, ProviderBatch, Run

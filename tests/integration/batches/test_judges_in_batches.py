@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import LanguageModel, ProviderBatch, Run, Trial
 from tests.factories.batches import PRICES, drive_batches, make_batched_run

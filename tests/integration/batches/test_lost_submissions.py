@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.batches.http_client import ApiClient
 from runs_app.llm.calls import CallFailure, ErrorClass

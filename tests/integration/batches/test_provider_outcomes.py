@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.batches.http_client import ApiClient
 from runs_app.batches.openai_batches import OpenAiBatches
 from runs_app.batches.protocol import Phase

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.llm import gateway
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
 from tests import factories

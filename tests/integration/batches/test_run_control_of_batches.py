@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.batches.batch_worker import admit_batches
 from runs_app.engine.worker import has_work_left

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from evalsite.lib.checksummed_zip import ArchiveWriter
 from evalsite.lib.ops.failed_commands import explain_failure
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Run
 from tests.factories.gradings import make_answered_experiment
 from tests.shared_rows import shared_rows

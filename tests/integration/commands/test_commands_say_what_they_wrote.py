@@ -7,8 +7,8 @@ import re
 import pytest
 from django.core.management import call_command
 
+from grading_app.grading.scoring import grade
 from grading_app.publish.export import file_formats
-from grading_app.scoring.grading import grade
 from tests.factories.gradings import make_answered_experiment
 from tests.factories.spaces import make_space_experiment
 from tests.shared_rows import shared_rows

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
 from tests.factories import make_model
 from tests.factories.engine import build_provider, drain

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from grading_app.judging import panels
+from grading_app.grading.judging import panels
 from grading_app.models import Panel
 from runs_app.models import LanguageModel
 from runs_app.planning.work import PlanError

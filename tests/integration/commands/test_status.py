@@ -3,8 +3,8 @@ from collections import Counter
 
 import pytest
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
-from grading_app.scoring.grading import grade
 from runs_app.models import Attempt, Run, Trial
 from runs_app.planning import plan as plan_module
 from tests import factories

@@ -14,10 +14,10 @@ from grading_app.forms.rating import AdjudicationForm, list_scales
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.models.rubrics import Scale
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.raters.disagreements import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.raters.raters import Rater
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.unit_counts import load_unit_counts
+from grading_app.results.raters.disagreements import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.results.raters.raters import Rater
+from grading_app.results.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters.unit_counts import load_unit_counts
 from tests import factories
 from tests.factories.gradings import (
     expand_counts,

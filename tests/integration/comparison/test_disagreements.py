@@ -5,8 +5,8 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters import disagreements
-from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters import disagreements
+from grading_app.results.raters.rating_selection import RatingSelectionForm
 from tests import factories
 from tests.factories.gradings import list_generated_trials, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all

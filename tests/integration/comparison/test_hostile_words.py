@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.models.rubrics import Scale
-from grading_app.raters.disagreements import adjudicate
+from grading_app.results.raters.disagreements import adjudicate
 from tests import factories
 from tests.factories.gradings import list_generated_trials, make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in

@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from grading_app.models import CachedAggregate, Grading, StoredDisagreement
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters import agreement_cache, disagreements
-from grading_app.raters import rating_selection as query_module
-from grading_app.raters.agreement_cache import assign_roles, compare_raters
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.unit_counts import load_unit_counts
 from grading_app.results import cached_aggregates
+from grading_app.results.raters import agreement_cache, disagreements
+from grading_app.results.raters import rating_selection as query_module
+from grading_app.results.raters.agreement_cache import assign_roles, compare_raters
+from grading_app.results.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters.unit_counts import load_unit_counts
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric

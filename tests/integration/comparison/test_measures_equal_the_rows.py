@@ -9,10 +9,10 @@ import pytest
 from django.http import QueryDict
 
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.raters.agreement_cache import assign_roles, compare_raters
-from grading_app.raters.agreement_report import compute_agreement
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.raters.unit_counts import load_unit_counts
+from grading_app.results.raters.agreement_cache import assign_roles, compare_raters
+from grading_app.results.raters.agreement_report import compute_agreement
+from grading_app.results.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters.unit_counts import load_unit_counts
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 

@@ -6,13 +6,13 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.models.rubrics import Scale
-from grading_app.raters.agreement_report import RESAMPLES, SEED
-from grading_app.raters.disagreements import adjudicate
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.figures import norms
 from grading_app.results.frames import load_frames
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.raters.agreement_report import RESAMPLES, SEED
+from grading_app.results.raters.disagreements import adjudicate
 from grading_app.results.scope import ScopeForm
 from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people

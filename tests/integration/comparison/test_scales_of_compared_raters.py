@@ -6,9 +6,9 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from grading_app.models import Grader, Panel
-from grading_app.raters import disagreements, unit_counts
-from grading_app.raters.raters import list_raters
-from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.results.raters import disagreements, unit_counts
+from grading_app.results.raters.raters import list_raters
+from grading_app.results.raters.rating_selection import RatingSelectionForm
 from tests.factories.gradings import (
     expand_counts,
     make_answered_experiment,

@@ -8,11 +8,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.grading.rating import session
 from grading_app.models import Grading
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters import unit_counts
-from grading_app.raters.rating_selection import RatingSelectionForm
-from grading_app.rating import session
+from grading_app.results.raters import unit_counts
+from grading_app.results.raters.rating_selection import RatingSelectionForm
 from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
@@ -231,7 +231,7 @@ def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
 def test_a_sample_is_labelled_as_a_sample(client, experiment, monkeypatch):
     monkeypatch.setattr(unit_counts, "MAX_CELLS", 10)
     monkeypatch.setattr(
-        "grading_app.raters.agreement_cache.load_unit_counts",
+        "grading_app.results.raters.agreement_cache.load_unit_counts",
         lambda selection: unit_counts.load_unit_counts(selection, sample_size=6),
     )
     assert "6 of 24 units are compared" in open_page(client, experiment).content.decode()

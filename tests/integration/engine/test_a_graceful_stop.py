@@ -3,7 +3,7 @@
 import asyncio
 from decimal import Decimal
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run

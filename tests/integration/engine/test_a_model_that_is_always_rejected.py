@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine import recorder
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -7,8 +7,8 @@ import pytest
 from django.db import connections, transaction
 
 from evalsite.lib.stats import wilson
-from grading_app.adaptive import decisions
-from grading_app.consistency_check import find_differences
+from grading_app.grading import adaptive_decisions
+from grading_app.grading.consistency_check import find_differences
 from grading_app.models import Grading
 from runs_app import deletion, run_control
 from runs_app.engine import adaptive_rounds
@@ -251,9 +251,9 @@ def test_the_run_is_not_done_while_a_point_is_open(experiment):
 def test_a_missed_decision_is_made_at_the_next_look(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
-    assert decisions.decide_due() == 2
+    assert adaptive_decisions.decide_due() == 2
     assert run.points.get(key={"category": "hard"}).n_planned == 16
-    assert decisions.decide_due() == 0
+    assert adaptive_decisions.decide_due() == 0
     assert find_differences() == []
 
 
@@ -267,7 +267,7 @@ def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, 
 
     monkeypatch.setattr(adaptive_rounds, "finish_runs", broken)
     with pytest.raises(KeyboardInterrupt):
-        decisions.decide_due()
+        adaptive_decisions.decide_due()
     assert set(run.points.values_list("status", "n_planned")) == {("open", 8)}
     assert run.trials.count() == 16
 
@@ -292,7 +292,7 @@ def test_two_workers_that_decide_concurrently_write_one_decision(experiment, mon
 
     def decide():
         try:
-            decided.append(decisions.decide_due())
+            decided.append(adaptive_decisions.decide_due())
         finally:
             connections.close_all()
 
@@ -312,7 +312,7 @@ def test_the_next_round_is_planned_while_a_worker_holds_the_endpoint(experiment)
     answer_a_round_and_crash()
     with transaction.atomic():
         Endpoint.objects.select_for_update(no_key=True).get()
-        assert run_in_another_session(decisions.decide_due) == 2
+        assert run_in_another_session(adaptive_decisions.decide_due) == 2
     assert find_differences() == []
 
 
@@ -320,7 +320,7 @@ def test_a_paused_run_decides_when_it_is_resumed(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     run_control.pause(Run.objects.all(), by=experiment.owner)
-    assert decisions.decide_due() == 0
+    assert adaptive_decisions.decide_due() == 0
     run_control.resume(Run.objects.all(), by=experiment.owner)
     drain(answer_by_rule(is_answered_right))
     run.refresh_from_db()
@@ -331,7 +331,7 @@ def test_points_of_a_cancelled_run_are_closed_with_their_counts(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     run_control.cancel(Run.objects.all(), by=experiment.owner)
-    assert decisions.decide_due() == 2
+    assert adaptive_decisions.decide_due() == 2
     assert {(point.label, point.status, point.n_total) for point in run.points.all()} == {
         ("easy", "enough", 8),
         ("hard", "cancelled", 8),
@@ -383,13 +383,13 @@ def test_an_unreadable_rule_stops_its_run_with_a_reason(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     Experiment.objects.update(adaptive={"by": "category"})
-    assert decisions.decide_due() == 0
+    assert adaptive_decisions.decide_due() == 0
     run.refresh_from_db()
     assert run.status == "stopped"
     assert run.stop_reason.startswith("Its rounds cannot be decided: ")
     assert adaptive_rounds.find_due_points() == {}
 
     run_control.cancel(Run.objects.all(), by=experiment.owner)
-    assert decisions.decide_due() == 0
+    assert adaptive_decisions.decide_due() == 0
     assert set(run.points.values_list("status", flat=True)) == {"cancelled"}
     assert adaptive_rounds.find_due_points() == {}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from django.db import InterfaceError, OperationalError
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import deletion, run_control
 from runs_app.engine import recorder, requests, worker_cycle
 from runs_app.engine import worker as worker_module

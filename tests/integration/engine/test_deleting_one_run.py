@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evalsite.lib.history import TransitionError
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import deletion, run_control
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial

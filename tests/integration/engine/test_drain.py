@@ -8,7 +8,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.llm import prompts
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial

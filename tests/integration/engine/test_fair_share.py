@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.experiments import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Endpoint, Run, Trial

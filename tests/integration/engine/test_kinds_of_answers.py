@@ -6,9 +6,9 @@ from decimal import Decimal
 import pytest
 from django.db.models import Sum
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
-from grading_app.scoring.grading import grade
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
 from tests import factories

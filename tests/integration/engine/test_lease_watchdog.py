@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connections
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine import lease_watchdog, worker
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.engine.worker import Drain, DrainLimits

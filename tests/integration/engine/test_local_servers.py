@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from evalsite.lib.history import StatusChange
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import connection, transaction
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
 from tests.factories.engine import admit, build_text_result, register_worker

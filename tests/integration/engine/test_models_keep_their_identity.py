@@ -6,7 +6,7 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
 from django.urls import reverse
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine import outages
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.prefetch import LOOKAHEAD_S, STALE_S, PrefetchQueue

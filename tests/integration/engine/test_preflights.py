@@ -11,7 +11,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from evalsite.lib.history import TransitionError
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import deletion
 from runs_app.engine import preflight as preflight_module
 from runs_app.engine.leases import sweep_expired

@@ -5,12 +5,11 @@ from django.core.management import call_command
 from django.db.models import F
 from django.urls import reverse
 
-from grading_app.adaptive import decisions
-from grading_app.adaptive.decisions import decide_due, describe_earlier_rule
-from grading_app.consistency_check import find_differences
+from grading_app.grading import adaptive_decisions, scoring
+from grading_app.grading.adaptive_decisions import decide_due, describe_earlier_rule
+from grading_app.grading.consistency_check import find_differences
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.gradings import allow_superseding
-from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.scorers import scoring_rules
 from tests.factories.engine import build_reply, drain
@@ -77,7 +76,7 @@ def test_reconcile_names_a_changed_mean(transactional_db, counter):
 
 
 def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
-    from grading_app.scoring.grading import grade
+    from grading_app.grading.scoring import grade
 
     experiment = make_rounds_experiment(make_questions(8, "easy"), on_empty="skip")
     run = launch(experiment)
@@ -95,7 +94,7 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
 
 def raise_the_version(monkeypatch):
     version = scoring_rules.RULES_VERSION + 1
-    for module in (scoring_rules, decisions):
+    for module in (scoring_rules, adaptive_decisions):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 
@@ -111,7 +110,7 @@ def test_points_of_an_earlier_rule_version_are_checked_by_that_version_and_repor
     raise_the_version(monkeypatch)
     for graded_again in (False, True):
         if graded_again:
-            grading.grade(decided_run.experiment, by="a test")
+            scoring.grade(decided_run.experiment, by="a test")
             with allow_superseding():
                 Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
         call_command("reconcile")

@@ -3,7 +3,7 @@
 import pytest
 
 from evalsite.lib.permissions import OPERATOR
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine import refused_schemas
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, LanguageModel

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.llm import gateway
 from runs_app.llm.request_templates import RequestTemplates
 from runs_app.models import Attempt, Run, Trial

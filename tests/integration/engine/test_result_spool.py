@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from django.conf import settings
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine import outcomes
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.leases import sweep_expired

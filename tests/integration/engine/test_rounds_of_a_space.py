@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.consistency_check import find_differences
-from grading_app.parametric.surface import list_recovered_cells
+from grading_app.grading.consistency_check import find_differences
+from grading_app.results.parametric.surface import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point
 from runs_app.planning.parametric_spaces import read_space_rules

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import Sum
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
 from tests import factories

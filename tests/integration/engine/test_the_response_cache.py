@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Dataset
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.models import Attempt, CachedAnswer, Prompt, Run, Sampler, Trial
 from runs_app.models.cache import purge_cache

@@ -19,7 +19,7 @@ from evalsite.lib.ops.versions import (
     get_version,
     list_migrations,
 )
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import tasks
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration

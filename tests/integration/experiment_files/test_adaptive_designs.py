@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.spec_reader import SpecError, read_spec

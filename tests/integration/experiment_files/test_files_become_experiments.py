@@ -1,7 +1,7 @@
 import pytest
 
 from evalsite.lib.history import StatusChange
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_reader import SpecError, read_spec, read_yaml
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler

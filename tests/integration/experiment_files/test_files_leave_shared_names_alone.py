@@ -3,8 +3,8 @@
 import pytest
 
 from evalsite.lib.history import StatusChange
-from grading_app.judging.grader_specs import create_experiment
-from grading_app.judging.graders import find_grader, get_or_create_default_sampler
+from grading_app.grading.judging.grader_specs import create_experiment
+from grading_app.grading.judging.graders import find_grader, get_or_create_default_sampler
 from grading_app.models import Rubric
 from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Dimension, Prompt, Sampler

@@ -12,7 +12,7 @@ from datasets_app.models import Dataset
 from evalsite import __version__
 from evalsite.lib.ops.installation import ROOT
 from evalsite.lib.ops.versions import get_commit, get_version
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.models import Dimension, Prompt, Sampler

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from django.db import IntegrityError, transaction
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.spec_reader import SpecError, read_spec, read_yaml
 from runs_app.models import Experiment, LanguageModel

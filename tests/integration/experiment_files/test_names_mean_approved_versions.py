@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.models import Rubric
 from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler

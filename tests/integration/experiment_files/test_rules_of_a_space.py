@@ -4,8 +4,8 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from grading_app.adaptive.decisions import find_rule
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.adaptive_decisions import find_rule
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.models import Experiment

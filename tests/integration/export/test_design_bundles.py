@@ -10,10 +10,10 @@ from django.db import transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
-from grading_app.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.rating import queues
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SCHEMA, verify
-from grading_app.rating import queues
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import (
     Condition,

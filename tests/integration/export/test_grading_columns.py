@@ -7,14 +7,14 @@ import json
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from grading_app.judging import panels
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging import panels
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
+from grading_app.grading.scoring import grade
 from grading_app.models import Adjudication, Grading, Panel
 from grading_app.models.rubrics import Scale
 from grading_app.publish.export.file_formats import TABLES, export_chunks
-from grading_app.raters.disagreements import adjudicate
-from grading_app.scoring.grading import grade
+from grading_app.results.raters.disagreements import adjudicate
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.factories.engine import drain

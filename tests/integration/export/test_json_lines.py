@@ -3,10 +3,10 @@
 import pytest
 from django.db import connection
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.file_formats import TABLES, export_chunks
-from grading_app.scoring.grading import grade
 from runs_app.models import Point, Trial
 from runs_app.models.annotations import annotate
 from tests import factories

@@ -12,10 +12,10 @@ from django.urls import reverse
 
 from evalsite.lib.ops.versions import get_commit, get_version
 from evalsite.lib.stats import wilson
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading, Snapshot
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
-from grading_app.scoring.grading import grade
 from grading_app.tasks import snapshot_experiment
 from runs_app.models import Attempt, Run, Trial
 from tests import factories

@@ -11,12 +11,12 @@ from django.urls import reverse
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import TransitionError
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
+from grading_app.grading.scoring import grade
 from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.results.headlines import load_headlines
-from grading_app.scoring.grading import grade
 from grading_app.study_import import stored_rows
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows

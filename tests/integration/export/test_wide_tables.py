@@ -10,11 +10,11 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
 from grading_app.publish.export import file_formats
 from grading_app.publish.export.file_formats import ExportError, export_chunks
 from grading_app.publish.export.wide_tables import NO_PARTICIPANTS, make_unique_names
-from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_gradings

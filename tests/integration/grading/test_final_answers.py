@@ -5,9 +5,9 @@ import pytest
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
+from grading_app.grading import scoring
+from grading_app.grading.scoring import grade, grade_trials
 from grading_app.models import GradeCondition, Grading
-from grading_app.scoring import grading
-from grading_app.scoring.grading import grade, grade_trials
 from runs_app.models import Trial
 from runs_app.scorers.scoring_rules import read_rule
 from tests import factories
@@ -69,7 +69,7 @@ def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_witho
 
 def test_regrading_replaces_details_and_shortens_long_texts(answered_experiment, monkeypatch):
     grade(answered_experiment, by="test")
-    monkeypatch.setattr(grading, "MAX_RAW_LENGTH", 3)
+    monkeypatch.setattr(scoring, "MAX_RAW_LENGTH", 3)
     grade(answered_experiment, force=True, by="test")
     first = grade_all()[0]
     assert first.detail["normalised"] == first.trial.item.target

@@ -3,9 +3,9 @@
 import pytest
 
 from evalsite.lib.history import StatusChange
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.gradings import allow_superseding
-from grading_app.scoring.grading import grade
 from grading_app.tasks import grade_experiment
 from runs_app.models import Trial
 from runs_app.scorers.scorers import ScorerError
@@ -110,7 +110,7 @@ def test_a_single_wave_can_be_graded():
 
 
 def test_grading_in_pages_covers_every_answer(monkeypatch):
-    monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
+    monkeypatch.setattr("grading_app.grading.scoring.PAGE_ROWS", 4)
     experiment = make_small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert report.graded == Grading.objects.count() == 21
@@ -152,7 +152,7 @@ def test_the_history_records_who_graded_what():
 
 
 def test_grading_stops_at_its_deadline_and_the_next_call_continues(monkeypatch):
-    monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
+    monkeypatch.setattr("grading_app.grading.scoring.PAGE_ROWS", 4)
     experiment = make_small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], seconds=0, by="a test")
     assert (report.graded, report.is_complete) == (0, False)

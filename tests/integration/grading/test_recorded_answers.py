@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.scoring.grading import grade
 from tests.factories import recordings
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,10 @@ import re
 import pytest
 from django.db import connection, transaction
 
-from grading_app.judging import verdict_reader
+from grading_app.grading import scoring
+from grading_app.grading.judging import verdict_reader
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition
-from grading_app.scoring import grading
-from grading_app.scoring.grading import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ def test_grading_again_reads_no_answers(experiment, on_empty, graded, monkeypatc
     experiment.on_empty = on_empty
     experiment.save()
     (first,) = grade(experiment, by="test")
-    monkeypatch.setattr(grading, "iterate_key_ranges", lambda *_: pytest.fail("the answers were walked"))
+    monkeypatch.setattr(scoring, "iterate_key_ranges", lambda *_: pytest.fail("the answers were walked"))
     (repeated,) = grade(experiment, by="test")
     assert (first.graded, repeated.graded, repeated.graded_before) == (graded, 0, graded)
 
@@ -48,7 +48,7 @@ JUDGED = verdict_reader.REPLIES.format(
 
 
 @pytest.mark.parametrize(
-    ("statement", "subject"), [(grading.ANSWERS + grading.UNGRADED, "t.id"), (JUDGED, "v.subject_id")]
+    ("statement", "subject"), [(scoring.ANSWERS + scoring.UNGRADED, "t.id"), (JUDGED, "v.subject_id")]
 )
 def test_the_query_looks_up_the_grade_of_each_answer_separately(experiment, statement, subject):
     """Check the plan, because without statistics a join would compare each answer with all grades of the condition."""

@@ -10,13 +10,13 @@ from django.db import IntegrityError, connection, transaction
 from django.test import override_settings
 
 from evalsite.lib.history import StatusChange
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
+from grading_app.grading.retention import find_due, remove_raw_responses
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.retention import find_due, remove_raw_responses
-from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.tasks import apply_retention_rule
 from runs_app import run_control

@@ -9,10 +9,10 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.scoring.grading import grade
 from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.models import Experiment
 from runs_app.planning.spec_io import to_yaml

@@ -7,12 +7,12 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.models.gradings import allow_superseding
 from grading_app.models.rubrics import Scale
 from grading_app.publish.export.file_formats import FORMATS
-from grading_app.raters.disagreements import adjudicate
-from grading_app.scoring.grading import grade
+from grading_app.results.raters.disagreements import adjudicate
 from runs_app import deletion
 from tests import factories
 

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.judge_plan import ask_judges, request_verdicts
-from grading_app.judging.judging_costs import forecast_judging
+from grading_app.grading.judging.judge_plan import ask_judges, request_verdicts
+from grading_app.grading.judging.judging_costs import forecast_judging
 from grading_app.models import Grading
 from grading_app.tasks import grade_experiment
 from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial

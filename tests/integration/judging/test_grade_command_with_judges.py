@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from django.core.management import CommandError, call_command
 
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading, Panel
 from runs_app.models import Experiment, LanguageModel, Manifest, Trial
 from tests import factories

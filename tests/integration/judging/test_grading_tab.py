@@ -9,14 +9,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evalsite.lib.stats import wilson
-from grading_app.judging import panels
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging import panels
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading, Panel, Preference
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters.grader_rows import list_grader_rows
-from grading_app.raters.pairwise_stats import compute_standing
-from grading_app.scoring.grading import grade
+from grading_app.results.raters.grader_rows import list_grader_rows
+from grading_app.results.raters.pairwise_stats import compute_standing
 from grading_app.statistics.clusters import clustered_share
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials

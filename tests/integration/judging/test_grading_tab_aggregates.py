@@ -6,14 +6,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.judging import grade_conditions, panels
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging import grade_conditions, panels
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters import verdict_stats
-from grading_app.raters.grader_rows import list_grader_rows
 from grading_app.results.cached_aggregates import fingerprint_results
+from grading_app.results.raters import verdict_stats
+from grading_app.results.raters.grader_rows import list_grader_rows
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Run, Trial
 from tests import factories

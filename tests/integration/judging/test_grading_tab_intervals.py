@@ -6,8 +6,8 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.results.statistic_format import format_mean, format_mean_interval
-from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 

@@ -5,11 +5,11 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from evalsite.lib.history import TransitionError
-from grading_app.consistency_check import find_differences
-from grading_app.judging.graders import choose_graders, save_graders
-from grading_app.judging.item_rubrics import RubricWriter, request_rubrics
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.graders import choose_graders, save_graders
+from grading_app.grading.judging.item_rubrics import RubricWriter, request_rubrics
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
 from runs_app import deletion

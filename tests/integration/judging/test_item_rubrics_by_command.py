@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from grading_app.judging.item_rubrics import collect_all_texts
+from grading_app.grading.judging.item_rubrics import collect_all_texts
 from runs_app.models import Experiment, TextSet
 from tests.factories import make_user
 from tests.factories.engine import drain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.models import Grader
 from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.planning.spec_io import build_spec, to_yaml

@@ -1,8 +1,8 @@
 """A judge added after generation: it grades each stored answer once and changes no answer."""
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Trial
 from tests.factories.engine import drain

@@ -10,7 +10,7 @@ from django.urls import reverse
 from scipy import stats
 
 from grading_app.models import GradeCondition
-from grading_app.raters.judge_checks import JUDGE_CHECKS, check_judges
+from grading_app.results.raters.judge_checks import JUDGE_CHECKS, check_judges
 from tests import factories
 from tests.factories.gradings import list_generated_trials, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.judges import make_grader

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.planning.work import PlanError
 from tests import factories

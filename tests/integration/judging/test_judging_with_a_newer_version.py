@@ -5,8 +5,8 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
 from tests.factories import NOON, make_user

@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
 from grading_app.models.gradings import allow_superseding
-from grading_app.raters import verdict_stats
-from grading_app.raters.length_bias import measure_length_bias
+from grading_app.results.raters import verdict_stats
+from grading_app.results.raters.length_bias import measure_length_bias
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric

@@ -6,12 +6,12 @@ import pytest
 from django.urls import reverse
 from django.utils.html import strip_tags
 
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import count_unread_verdicts, read_verdicts
 from grading_app.models import Preference
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.raters.grader_rows import list_grader_rows
-from grading_app.raters.pairwise_stats import compute_standing
+from grading_app.results.raters.grader_rows import list_grader_rows
+from grading_app.results.raters.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests.factories.engine import drain
 from tests.factories.judges import build_judge, make_grader, make_rubric

@@ -7,7 +7,7 @@ import pytest
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Preference
-from grading_app.raters.pairwise_stats import TALLIES, compute_standing
+from grading_app.results.raters.pairwise_stats import TALLIES, compute_standing
 from grading_app.statistics.bradley_terry import Comparison, Comparisons, bradley_terry
 from runs_app.models import Trial
 from runs_app.models.conditions import make_condition_labels

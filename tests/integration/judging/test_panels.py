@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grading_app.judging import grade_conditions, panels
+from grading_app.grading.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.file_formats import export_chunks

@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial

@@ -6,10 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.judge_plan import ask_judges, request_verdicts
-from grading_app.judging.judging_costs import estimate_judging
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.judge_plan import ask_judges, request_verdicts
+from grading_app.grading.judging.judging_costs import estimate_judging
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
 from runs_app import run_control
 from runs_app.models import Run, Trial

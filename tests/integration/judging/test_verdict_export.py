@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
+from grading_app.grading.scoring import grade
 from grading_app.models import Rubric
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.scoring.grading import grade
 from tests.factories.engine import drain
 from tests.factories.judges import build_judge, make_grader, make_rubric
 

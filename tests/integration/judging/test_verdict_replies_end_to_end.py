@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Attempt, Experiment, Run, Trial

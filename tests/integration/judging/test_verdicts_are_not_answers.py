@@ -6,8 +6,8 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial

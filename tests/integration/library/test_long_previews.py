@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 from django.urls import reverse
 
-from grading_app.judging.rubric_preview import RubricPreview, request_preview
+from grading_app.grading.judging.rubric_preview import RubricPreview, request_preview
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Trial
 from tests import factories

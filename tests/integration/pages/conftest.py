@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from datasets_app.models import Asset
 from evalsite.lib import permissions
-from grading_app.rating import session
+from grading_app.grading.rating import session
 from runs_app.models import Run, TextSet, Tick, Worker
 from runs_app.models.annotations import annotate
 from tests import factories

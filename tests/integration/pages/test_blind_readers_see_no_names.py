@@ -17,9 +17,9 @@ from django.test import RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.blind_pages import BlindPagesMiddleware
+from grading_app.grading.rating.blind_pages import BlindPagesMiddleware
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading, CachedAggregate, RatingQueue, ShareLink
-from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment, LedgerEntry, Preregistration, ProviderBatch, Trial
 from runs_app.models.preregistrations import PARTS

@@ -6,7 +6,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -11,8 +11,8 @@ from django.utils.html import strip_tags
 
 from evalsite.lib import permissions
 from grading_app.models.rubrics import Scale
-from grading_app.raters.disagreements import adjudicate
 from grading_app.results.headlines import load_headlines
+from grading_app.results.raters.disagreements import adjudicate
 from runs_app.models import Experiment, Run
 from tests import factories
 from tests.factories.gradings import (

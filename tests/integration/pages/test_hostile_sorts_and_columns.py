@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Condition
 from tests import factories
 from tests.factories.spaces import make_space_experiment

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib.web.long_text import MAX_SHOWN
-from grading_app.rating import session
+from grading_app.grading.rating import session
 from tests import factories
 from tests.factories.queues import make_queue
 from tests.shared_rows import shared_rows

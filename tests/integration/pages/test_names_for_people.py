@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from evalsite.lib import permissions
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.judges import make_grader

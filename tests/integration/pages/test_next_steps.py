@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from evalsite.lib import permissions
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Experiment, Run
 from tests import factories
 

@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.filters import TrialFilter
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
+from grading_app.views.filters import TrialFilter
 from runs_app.models import Trial
 from runs_app.models.annotations import annotate
 from runs_app.trial_list import trial_order, trial_pagination
@@ -262,7 +262,7 @@ def test_trials_of_items_that_differ_between_conditions(sums, as_):
 
 def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
     few = set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0])
-    monkeypatch.setattr("grading_app.filters.MAX_INDEXED_ITEMS", 0)
+    monkeypatch.setattr("grading_app.views.filters.MAX_INDEXED_ITEMS", 0)
     assert set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0]) == few
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Endpoint, Run
 from runs_app.planning.design import Design

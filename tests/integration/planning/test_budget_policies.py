@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files import spec_reader
 from runs_app.models import Experiment, Manifest, Point, Run, Trial

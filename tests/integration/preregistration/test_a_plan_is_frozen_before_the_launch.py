@@ -17,10 +17,10 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import RESEARCHER
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import BlindReading, ShareLink
-from grading_app.parametric.model_board import list_parametric_experiments
 from grading_app.publish.export.publication import write_publication
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.study_design import write_preregistration
+from grading_app.results.parametric.model_board import list_parametric_experiments
 from runs_app import deletion
 from runs_app.models import Experiment, LanguageModel, LedgerEntry, Preregistration, Run
 from runs_app.planning.spec_io import build_spec

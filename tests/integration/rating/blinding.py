@@ -3,8 +3,8 @@
 import re
 
 from datasets_app.models import Asset
+from grading_app.grading.rating import session
 from grading_app.models import GradeCondition
-from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_image, sign_in
 

@@ -6,8 +6,8 @@ from statistics import fmean, pstdev
 import numpy as np
 import pytest
 
+from grading_app.grading.rating.queue_results import find_fast_raters, find_low_agreement, list_rater_progress
 from grading_app.models import Rating
-from grading_app.rating.queue_results import find_fast_raters, find_low_agreement, list_rater_progress
 from grading_app.statistics.intervals import AgreementEstimate
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 from tests.shared_rows import shared_rows

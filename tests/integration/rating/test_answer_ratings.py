@@ -17,15 +17,15 @@ from evalsite.lib import permissions
 from evalsite.lib.history import TransitionError
 from grading_app.forms.rating import AnswerQueueForm
 from grading_app.forms.rubrics import RubricPreviewForm
-from grading_app.judging.judging_costs import AnswerSelection
-from grading_app.judging.rubric_preview import RubricPreview
+from grading_app.grading.judging.judging_costs import AnswerSelection
+from grading_app.grading.judging.rubric_preview import RubricPreview
+from grading_app.grading.rating import queue_results, queues, session
+from grading_app.grading.rating.queue_results import make_norms
+from grading_app.grading.rating.queues import draw_keys, draw_single_answers
+from grading_app.grading.rating.session import SessionItems, order_steps, shuffle_with_spacing
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.rating import queue_results, queues, session
-from grading_app.rating.queue_results import make_norms
-from grading_app.rating.queues import draw_keys, draw_single_answers
-from grading_app.rating.session import SessionItems, order_steps, shuffle_with_spacing
 from runs_app import deletion
 from runs_app.models import Trial
 from runs_app.models.conditions import load_labels

@@ -7,8 +7,8 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Count
 
+from grading_app.grading.rating import session
 from grading_app.models import Rating, RatingQueue
-from grading_app.rating import session
 from tests.factories.queues import make_queue, make_rater
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,10 +14,10 @@ from django.utils import timezone
 from evalsite.lib import permissions
 from evalsite.lib.permissions import get_roles
 from evalsite.lib.text.hashing import hash_token
+from grading_app.grading.rating import queue_results, queues
+from grading_app.grading.rating import session as session_module
 from grading_app.models import RaterInvitation
 from grading_app.models.rating import QueueError
-from grading_app.rating import queue_results, queues
-from grading_app.rating import session as session_module
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.rating.queue_results import list_question_results
+from grading_app.grading.rating.queue_results import list_question_results
 from grading_app.results.statistic_format import format_coefficient_interval
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings

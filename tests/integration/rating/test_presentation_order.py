@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.rating.session import SessionItems, choose_by_demand, find_least_used, order_steps
+from grading_app.grading.rating.session import SessionItems, choose_by_demand, find_least_used, order_steps
 
 ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
 MATERIAL = SessionItems(PRACTICE, ITEMS, CHECKS)

@@ -8,8 +8,8 @@ import pytest
 
 from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
+from grading_app.grading.rating import queue_results, session
 from grading_app.models.rating import QueueError
-from grading_app.rating import queue_results, session
 from grading_app.statistics.agreement_coefficients import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from evalsite.lib import permissions
-from grading_app.rating import session
+from grading_app.grading.rating import session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 

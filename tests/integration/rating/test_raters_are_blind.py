@@ -4,8 +4,8 @@ import pytest
 
 from datasets_app.models import Asset
 from evalsite.lib import permissions
+from grading_app.grading.rating import session
 from grading_app.models import Rating
-from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_image, make_queue, make_rater, rate_all, sign_in
 from tests.integration.rating.blinding import (

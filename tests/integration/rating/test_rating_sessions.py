@@ -3,9 +3,9 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from grading_app.grading.rating import queues, session
 from grading_app.models import Rating, RatingQueue
 from grading_app.models.rating import QueueError
-from grading_app.rating import queues, session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 

@@ -5,8 +5,8 @@ The tests check all responses of the server, as for raters on dimensions.
 
 import pytest
 
+from grading_app.grading.rating import session
 from grading_app.models import Grading, Preference, Rubric
-from grading_app.rating import session
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.factories.gradings import make_gradings

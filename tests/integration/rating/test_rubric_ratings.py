@@ -10,14 +10,14 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.judging.verdicts import read_verdict
+from grading_app.grading.judging.verdicts import read_verdict
+from grading_app.grading.rating import queue_results, queues, session
+from grading_app.grading.rating.questions import build_rubric_questions
+from grading_app.grading.rating.queues import draw_pairs
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
 from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.raters.pairwise_stats import compute_standing
-from grading_app.rating import queue_results, queues, session
-from grading_app.rating.questions import build_rubric_questions
-from grading_app.rating.queues import draw_pairs
+from grading_app.results.raters.pairwise_stats import compute_standing
 from grading_app.views.library_previews import list_gradings
 from runs_app.models import Trial
 from tests import factories

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading, CachedAggregate
-from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.shared_rows import shared_rows

@@ -15,13 +15,13 @@ from django.utils.html import escape
 from scipy import stats
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate
 from grading_app.results import cached_aggregates, stored_scores
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.scope import ScopeForm
-from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
 from tests.shared_rows import shared_rows

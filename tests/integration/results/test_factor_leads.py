@@ -5,9 +5,9 @@ from django.core.cache import cache
 from django.urls import reverse
 from scipy import stats
 
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
-from grading_app.scoring.grading import grade
 from grading_app.statistics.paired import BOUNDED_INTERVAL
 from tests import factories
 from tests.page_text import page_text

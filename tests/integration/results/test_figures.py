@@ -8,10 +8,10 @@ import pytest
 from django.conf import settings
 from scipy.stats import t as student
 
+from grading_app.grading.scoring import grade
 from grading_app.results import plot_style
 from grading_app.results.figures import RESULTS_FIGURES, accuracy, list_results_figures, norms
 from grading_app.results.frames import load_frames
-from grading_app.scoring.grading import grade
 from runs_app.models import Point
 from tests import factories
 from tests.factories import recordings

@@ -6,13 +6,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.results import cached_aggregates, headlines
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scores import list_measures
 from grading_app.results.statistic_format import format_share_interval
-from grading_app.scoring.grading import grade
 from tests import factories
 from tests.page_text import page_text
 

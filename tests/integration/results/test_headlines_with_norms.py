@@ -10,12 +10,12 @@ from django.urls import reverse
 from scipy import stats
 
 from datasets_app.models import Norm
+from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate
 from grading_app.results import cached_aggregates, headlines
 from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.headlines import load_headlines
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
-from grading_app.scoring.grading import grade
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.page_text import page_text

@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.results import item_answers
-from grading_app.scoring.grading import grade
 from tests import factories
 from tests.page_text import page_text
 

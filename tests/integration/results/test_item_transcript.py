@@ -10,10 +10,10 @@ from django.urls import reverse
 from lxml import html
 
 from evalsite.lib import permissions
+from grading_app.grading.rating.queues import open_queue
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading
-from grading_app.rating.queues import open_queue
 from grading_app.results import item_answers
-from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_image, make_queue, make_rater, rate_all

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grading_app.raters.verdict_stats import read_scores
 from grading_app.results.frames import load_frames
+from grading_app.results.raters.verdict_stats import read_scores
 from tests.factories.gradings import make_answered_experiment, make_gradings
 
 pytestmark = pytest.mark.django_db

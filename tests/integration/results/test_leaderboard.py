@@ -14,10 +14,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.results.figures.cost import make_cost_figure, make_figures
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
-from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings
 from tests.integration.judging.test_judges_in_one_sentence import list_trials_on_pages

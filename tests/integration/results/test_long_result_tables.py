@@ -4,7 +4,7 @@ from django.template.loader import render_to_string
 from django.test import RequestFactory
 
 from grading_app.results.table import ResultColumn, ResultTable
-from grading_app.tables.results import MAX_ROWS
+from grading_app.views.tables.results import MAX_ROWS
 from grading_app.views.tables_and_figures import get_table_context
 
 

@@ -4,6 +4,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.descriptives import build_descriptive_tables
 from grading_app.results.figures.share_rows import ShareRow
@@ -12,7 +13,6 @@ from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.results_page import describe_lead
 from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import ConditionScore, count_missing, list_measures
-from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
 from tests.page_text import page_text

@@ -5,7 +5,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Run
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings

@@ -11,9 +11,9 @@ import pytest
 from django.urls import reverse
 from lxml import html
 
+from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate
 from grading_app.results.cached_aggregates import compute_rows
-from grading_app.scoring.grading import grade
 from runs_app.templatetags.experiment_tabs import TABS
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric

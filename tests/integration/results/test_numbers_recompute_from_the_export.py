@@ -9,9 +9,9 @@ from statistics import mean, stdev
 import pytest
 from scipy.stats import t
 
+from grading_app.grading.scoring import grade
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.results.frames import load_frames
-from grading_app.scoring.grading import grade
 from grading_app.statistics.intervals import bounded_score_interval
 from runs_app.models import Wave
 from tests import factories

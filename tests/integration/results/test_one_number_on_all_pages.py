@@ -24,7 +24,6 @@ from grading_app.publish.export.result_facts import build_result_facts
 from grading_app.publish.export.wide_tables import make_unique_names
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import TableBlock
-from grading_app.raters.verdict_stats import read_scores
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.cached_aggregates import compute_rows
@@ -33,6 +32,7 @@ from grading_app.results.comparison.condition_sides import list_sides
 from grading_app.results.frames import estimate_conditions, load_frames
 from grading_app.results.headlines import load_headlines
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.raters.verdict_stats import read_scores
 from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import estimate, list_measures, load_scores
 from grading_app.results.waves import compare_scores

@@ -7,7 +7,7 @@ from django.core.cache import cache
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.page_text import page_text

@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from grading_app.grading.scoring import grade
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import TableBlock
 from grading_app.results.comparison.condition_sides import list_sides
@@ -15,7 +16,6 @@ from grading_app.results.headlines import load_headlines
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import list_measures
-from grading_app.scoring.grading import grade
 from runs_app.models import Experiment
 from runs_app.planning.design import Design
 from runs_app.planning.spec_io import build_spec

@@ -16,6 +16,7 @@ from django.urls import reverse
 from scipy.stats import ttest_rel
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.publish.report import build, files, report_source
@@ -23,7 +24,6 @@ from grading_app.publish.report.build import build_document, compose
 from grading_app.publish.report.document import SECTION_NAMES, Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
 from grading_app.publish.report.sections import WRITERS
-from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories

@@ -10,11 +10,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate, Grading
 from grading_app.models.gradings import allow_superseding
 from grading_app.results import cached_aggregates
 from grading_app.results.cached_aggregates import compute_rows
-from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
 from tests.shared_rows import shared_rows

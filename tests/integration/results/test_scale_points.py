@@ -7,10 +7,10 @@ import pytest
 from django.core.management import call_command
 from django.http import QueryDict
 
+from grading_app.grading.scoring import grade
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.scope import ScopeForm
-from grading_app.scoring.grading import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db

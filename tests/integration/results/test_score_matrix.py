@@ -7,9 +7,9 @@ from statistics import fmean
 
 import pytest
 
+from grading_app.grading.scoring import grade
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.results.scores import find_measure, list_measures, load_scores
-from grading_app.scoring.grading import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db

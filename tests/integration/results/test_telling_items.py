@@ -4,7 +4,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db

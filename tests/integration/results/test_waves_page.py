@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading
 from grading_app.results.waves import compare_scores, find_pooled_waves
-from grading_app.scoring.grading import grade
 from runs_app.models import Condition, Trial
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric

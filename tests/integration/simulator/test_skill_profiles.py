@@ -11,7 +11,7 @@ from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametri
 from datasets_app.parametric.items import draw_cases
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Trial
 from runs_app.simulator.config import ConfigError
 from runs_app.simulator.known_answers import AnswerKey

@@ -12,7 +12,7 @@ from datasets_app.importing.limits import LIMITS
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from evalsite.lib.text.hashing import hash_content
-from grading_app.judging.grade_conditions import find_rubric_problems, select_usable, select_usable_graders
+from grading_app.grading.judging.grade_conditions import find_rubric_problems, select_usable, select_usable_graders
 from grading_app.models import GradeCondition, Rubric
 from grading_app.publish.export import snapshots
 from grading_app.publish.export.row_checks import RowError, check_row

@@ -258,7 +258,7 @@ def test_a_text_that_the_database_refuses_is_reported_as_a_problem(member):
 
 
 def test_an_upload_above_the_size_limit_is_refused(member, monkeypatch):
-    monkeypatch.setattr("grading_app.forms.study_import.get_most_bytes", lambda part: 10)
+    monkeypatch.setattr("grading_app.study_import.forms.get_most_bytes", lambda part: 10)
     assert "Import them with `manage.py import_study`" in page_text(send(member, build_trials_file()))
     assert not list(pending_uploads._get_uploads_folder().glob("*/*"))
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from grading_app.judging.grader_specs import create_experiment
+from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.planning.design import Design

@@ -8,11 +8,11 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from datasets_app.models import Item
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
-from grading_app.parametric.point_counts import PointQuery, count_points, list_graders
 from grading_app.publish.export.file_formats import ExportError, export_chunks
-from grading_app.scoring.grading import grade
+from grading_app.results.parametric.point_counts import PointQuery, count_points, list_graders
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 from tests.factories.spaces import make_space_dataset, make_space_experiment

@@ -14,11 +14,11 @@ from django.test import override_settings
 from django.urls import reverse
 
 from datasets_app.models import Asset, Dataset, Item
+from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError, verify
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Prompt, Run, Trial
 from runs_app.models.annotations import annotate

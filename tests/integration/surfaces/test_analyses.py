@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from grading_app.parametric import answer_views
-from grading_app.parametric.answer_texts import MIN_BYTES, TextQuery, measure_compression, measure_spectra
-from grading_app.parametric.answer_views import LengthQuery, count_lengths
-from grading_app.parametric.point_counts import list_graders
+from grading_app.results.parametric import answer_views
+from grading_app.results.parametric.answer_texts import MIN_BYTES, TextQuery, measure_compression, measure_spectra
+from grading_app.results.parametric.answer_views import LengthQuery, count_lengths
+from grading_app.results.parametric.point_counts import list_graders
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from runs_app.pricing.token_counter import encode_groups

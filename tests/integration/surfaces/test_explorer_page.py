@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from evalsite.lib import permissions
-from grading_app.parametric.explorer_query import VIEWS
-from grading_app.parametric.explorer_views import VIEW_PAGES
-from grading_app.parametric.surface_tables import read_tasks
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
+from grading_app.results.parametric.explorer_query import VIEWS
+from grading_app.results.parametric.explorer_views import VIEW_PAGES
+from grading_app.results.parametric.surface_tables import read_tasks
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.spaces import build_outcome_fields, make_space_dataset, make_space_experiment
@@ -171,8 +171,8 @@ def test_the_difference_is_the_compared_minus_the_selected_condition(experiment,
 
 
 def test_an_accuracy_is_corrected_for_guessing():
-    from grading_app.parametric.point_counts import CellCounts
-    from grading_app.parametric.surface import estimate_accuracy
+    from grading_app.results.parametric.point_counts import CellCounts
+    from grading_app.results.parametric.surface import estimate_accuracy
 
     guessed = estimate_accuracy([CellCounts(1, 0, 90, 60, 90, 0, 0, 30.0, 0, 0)])
     assert guessed.value == 0.5

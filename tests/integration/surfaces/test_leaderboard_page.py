@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.parametric import point_counts
-from grading_app.parametric.board_tables_and_figure import describe_second
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
+from grading_app.results.parametric import point_counts
+from grading_app.results.parametric.board_tables_and_figure import describe_second
 from grading_app.statistics.reason_score import PointTallies, chance_score, reason_score
 from runs_app.models import LanguageModel
 from runs_app.stopping.rules import Tally

@@ -4,11 +4,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from grading_app.grading.scoring import grade
 from grading_app.models import Grading
-from grading_app.parametric import point_counts
-from grading_app.parametric.point_counts import POINT_COUNTS, PointQuery, count_points, list_graders, sum_cells
 from grading_app.results.cached_aggregates import get_aggregate
-from grading_app.scoring.grading import grade
+from grading_app.results.parametric import point_counts
+from grading_app.results.parametric.point_counts import POINT_COUNTS, PointQuery, count_points, list_graders, sum_cells
 from runs_app.models import Trial
 from tests.factories.spaces import make_space_dataset, make_space_experiment
 

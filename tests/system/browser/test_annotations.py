@@ -7,7 +7,7 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from runs_app.models import Annotation
 from runs_app.models.annotations import annotate
 from tests import factories

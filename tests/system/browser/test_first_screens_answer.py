@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric

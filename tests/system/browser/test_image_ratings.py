@@ -9,8 +9,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from datasets_app.models import Asset
+from grading_app.grading.rating import queue_results, session
 from grading_app.models import Rating
-from grading_app.rating import queue_results, session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all
 from tests.system.browser.page_checks import IDS, LAPTOP, PHONE, VIEWS, press_and_wait, wait_for_images

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from grading_app.parametric.explorer_query import VIEWS
+from grading_app.results.parametric.explorer_query import VIEWS
 from grading_app.tasks import compute_aggregates
 from tests.factories.spaces import make_space_dataset, make_space_experiment
 from tests.system.browser.page_checks import LAPTOP, PHONE

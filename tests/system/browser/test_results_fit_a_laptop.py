@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.system.browser.page_checks import LAPTOP

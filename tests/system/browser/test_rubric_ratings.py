@@ -3,9 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
+from grading_app.grading.rating import session
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.models.gradings import allow_superseding
-from grading_app.rating import session
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.statistics.agreement_coefficients import krippendorff_alpha, percent_agreement
 from grading_app.statistics.ratings import Ratings

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from evalsite.lib import permissions
-from grading_app.judging.item_rubrics import RubricWriter, request_rubrics
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.judging.item_rubrics import RubricWriter, request_rubrics
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Experiment

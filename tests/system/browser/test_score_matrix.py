@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 from tests.factories.queues import make_image
 from tests.system.browser.page_checks import LAPTOP, PHONE

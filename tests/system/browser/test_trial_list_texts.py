@@ -3,7 +3,7 @@
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from grading_app.scoring.grading import grade
+from grading_app.grading.scoring import grade
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.system.browser.page_checks import LAPTOP

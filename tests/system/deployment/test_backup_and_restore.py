@@ -16,7 +16,7 @@ from django_q.tasks import async_task
 
 from datasets_app.models import Item
 from evalsite.lib.ops.postgres import Embedded
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.admission import WorkerCapacity
 from runs_app.engine.worker_cycle import run_cycle
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.batches.batch_lease import take_lease
 from runs_app.batches.batch_worker import admit_batches

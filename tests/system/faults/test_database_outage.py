@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connection
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.leases import sweep_expired
 from runs_app.models import Attempt, Run
 from runs_app.simulator.config import SimulatorConfig

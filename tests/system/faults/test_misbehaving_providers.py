@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Trial
 from tests import factories
 from tests.system.faults.misbehaving_provider import (

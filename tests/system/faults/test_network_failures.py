@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from evalsite.lib.ops.postgres import Embedded
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.simulator.config import SimulatorConfig
 from tests.factories.engine import make_launched_run

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Endpoint, Run, Worker
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.simulator.config import SimulatorConfig

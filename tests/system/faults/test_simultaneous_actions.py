@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.db import OperationalError
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine import outcomes
 from runs_app.engine.leases import renew_leases, sweep_expired

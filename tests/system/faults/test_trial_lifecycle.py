@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results

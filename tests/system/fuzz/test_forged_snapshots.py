@@ -18,7 +18,7 @@ from django.urls import NoReverseMatch, reverse
 
 from datasets_app.models import Dataset
 from evalsite.lib.text.hashing import hash_content
-from grading_app.consistency_check import compare_counters
+from grading_app.grading.consistency_check import compare_counters
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN
 from grading_app.publish.export.row_checks import RowError, check_row, read_row
 from grading_app.publish.export.snapshot_check import SnapshotFileError, verify

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.models import Endpoint, Point, Run, Trial
 from runs_app.monitoring.point_status import compute_savings, list_point_lines

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Run, Trial
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process

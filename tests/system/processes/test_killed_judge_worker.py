@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from grading_app.consistency_check import find_differences
-from grading_app.judging.judge_plan import request_verdicts
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging.judge_plan import request_verdicts
+from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.prompt_preview import rebuild_turns

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db.models import Sum
 from django.utils import timezone
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app import tasks
 from runs_app.engine import preflight
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight

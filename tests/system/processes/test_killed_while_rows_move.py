@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from grading_app.models import StoredRows
 from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app.models import Experiment, Trial

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.result_spool import LINE_ADAPTER
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
 from runs_app.simulator.config import SimulatorConfig

@@ -17,7 +17,7 @@ from django.db import connection
 from moto.server import ThreadedMotoServer
 
 from datasets_app.models import Asset
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Endpoint, Trial, Worker
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process

@@ -5,8 +5,8 @@ import json
 import pytest
 from django.core.management import call_command
 
-from grading_app.consistency_check import find_differences
-from grading_app.parametric.surface import list_recovered_cells
+from grading_app.grading.consistency_check import find_differences
+from grading_app.results.parametric.surface import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point, Run
 from runs_app.planning.parametric_spaces import read_space_rules

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from PIL import Image
 
 from datasets_app.models import Dataset, Item
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial
 from runs_app.simulator.config import SimulatorConfig

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from grading_app.consistency_check import find_differences
+from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Endpoint, Run
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process

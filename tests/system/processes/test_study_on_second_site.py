@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import reverse
 
 from evalsite.lib.ops.postgres import Embedded
-from grading_app.consistency_check import find_differences
-from grading_app.judging import panels
+from grading_app.grading.consistency_check import find_differences
+from grading_app.grading.judging import panels
 from grading_app.models import CachedAggregate
 from grading_app.publish.export.study_rows import TABLES
 from grading_app.publish.report import report_source

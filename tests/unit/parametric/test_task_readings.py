@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from grading_app.parametric.point_counts import CellCounts, PointCounts
-from grading_app.parametric.surface_tables import read_tasks
+from grading_app.results.parametric.point_counts import CellCounts, PointCounts
+from grading_app.results.parametric.surface_tables import read_tasks
 
 LENGTHS, DEPTHS = (4, 8, 32), (1, 2)
 ANSWERS = 60

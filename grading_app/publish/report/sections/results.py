@@ -19,11 +19,6 @@ from grading_app.publish.report.document import (
 )
 from grading_app.publish.report.report_source import ReportSource, make_figure_block
 from grading_app.publish.report.words import count_noun, join_words
-from grading_app.raters import agreement_figures
-from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
-from grading_app.raters.agreement_tables import make_pair_table
-from grading_app.raters.judge_checks import check_judges
-from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.norms import build_norm_tables
 from grading_app.results.figures import (
@@ -43,6 +38,11 @@ from grading_app.results.leaderboard_tables import (
     describe_intervals,
     make_leaderboard_table,
 )
+from grading_app.results.raters import agreement_figures
+from grading_app.results.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.results.raters.agreement_tables import make_pair_table
+from grading_app.results.raters.judge_checks import check_judges
+from grading_app.results.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import describe_estimates_coverage

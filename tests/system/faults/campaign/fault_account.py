@@ -25,7 +25,7 @@ def make_account(fault, run, *, answers=None, in_flight=0, recovery="", ended=("
     """Return the account of a finished run. `answers` is the number of answers of the provider, or None if unknown."""
     from django.db.models import Count
 
-    from grading_app.consistency_check import find_differences
+    from grading_app.grading.consistency_check import find_differences
     from runs_app.models import Attempt
 
     run.refresh_from_db()
