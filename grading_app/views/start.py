@@ -25,7 +25,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
 from datasets_app.importing.column_map import SHEET
-from datasets_app.models import Dataset, Item
+from datasets_app.models import BackgroundJob, Dataset, Item
 from evalsite.lib.ops.installation import get_shipped_folder
 from evalsite.lib.permissions import is_operator, members_only
 from evalsite.lib.rating_scale import RatingScale
@@ -74,7 +74,7 @@ def start(request: HttpRequest) -> HttpResponse:
         job = upload.job
     if wants_part(request) and not (job and job.is_active):
         return HttpResponseClientRefresh()  # The upload has been read: show its first items.
-    return _render(request)
+    return _render(request, job=job)
 
 
 # Models ---------------------------------------------------------------------------------------------------------------
@@ -363,11 +363,13 @@ def _render(
     data: DataForm | None = None,
     question: QuestionForm | None = None,
     call: Preflight | None = None,
+    job: BackgroundJob | None = None,
     **more: Any,
 ) -> HttpResponse:
+    """Show the page. job: the upload's job as it was when the view decided, because a worker may end it meanwhile."""
     models = list(prefetch_last_preflights(first_study.list_usable_models(request.user)))
     dataset, upload = _get_dataset(request), _find_upload(request)
-    job = upload.job if upload else None
+    job = job or (upload.job if upload else None)
     context: dict[str, Any] = {
         "connect": connect or ConnectForm(),
         "data": data or DataForm(),

@@ -251,6 +251,25 @@ def test_another_sheet_of_a_spreadsheet_can_be_read(operator):
     assert [item.key for item in Dataset.objects.get(slug="study").items.all()] == ["d"]
 
 
+def test_an_import_that_ends_while_the_page_is_made_is_not_offered_again(operator, monkeypatch):
+    response = operator.post("/start/", {"do": "sample"})
+    address = response.url.partition("#")[0]
+    assert "Import the" in read_in_a_worker(operator, response)
+    operator.post("/start/", {"do": "import", "upload": address.partition("=")[2]})
+    list_models = first_study.list_usable_models
+
+    def end_the_import(user):
+        run_job(BackgroundJob.objects.order_by("-pk").first().pk)
+        return list_models(user)
+
+    monkeypatch.setattr(first_study, "list_usable_models", end_the_import)
+    page = operator.get(address).content.decode()
+    assert "Importing sample-questions.jsonl" in page
+    assert "Import the" not in page
+    assert "hx-trigger" in page  # It asks again, and then opens the next step.
+    assert "dataset=" in operator.get(address).url
+
+
 def test_a_dataset_of_the_hub_is_downloaded_and_then_read(operator, monkeypatch, tmp_path):
     file = tmp_path / "train.jsonl"
     file.write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n')
