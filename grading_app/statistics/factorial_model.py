@@ -23,6 +23,7 @@ from grading_app.statistics.item_scores import Floats
 
 TOLERANCE = 1e-9
 RESAMPLES, FEWEST_RESAMPLES, MAX_SUMS = 10_000, 1_000, 400_000_000
+MAX_CELLS = 50_000  # Of the resamples that are computed at a time: they fit in a cache of the processor.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,22 +256,22 @@ def category_interaction(scores: Floats, categories: Sequence[str], seed: int = 
     deviations = deviations - deviations.mean(axis=0)
     order = np.argsort(category_of_item, kind="stable")
     sizes = np.bincount(category_of_item)
-    total, between = float((deviations**2).sum()), _sum_squares_between(deviations[order], sizes)
+    total, between = float((deviations**2).sum()), float(_sum_squares_between(deviations[order], sizes))
     if total - between <= TOLERANCE * max(1.0, total):
         return None
     df = (len(names) - 1) * (conditions - 1), (items - len(names)) * (conditions - 1)
     resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, MAX_SUMS // deviations.size))
-    random, extreme = np.random.default_rng(seed), 1
-    for _ in range(resamples):
-        extreme += _sum_squares_between(deviations[random.permutation(items)], sizes) >= between * (1 - TOLERANCE)
+    random, extreme, rows = np.random.default_rng(seed), 1, max(1, MAX_CELLS // deviations.size)
+    for start in range(0, resamples, rows):
+        orders = np.array([random.permutation(items) for _ in range(min(rows, resamples - start))])
+        sums = _sum_squares_between(deviations[orders], sizes)
+        extreme += int((sums >= between * (1 - TOLERANCE)).sum())
     f = (between / df[0]) / ((total - between) / df[1])
     return Interaction(items, len(names), conditions, f, df, extreme / (resamples + 1), resamples)
 
 
-def _sum_squares_between(
-    deviations: Floats, sizes: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> float:
-    """Return the sum of squares between categories. Rows are in the order of the categories."""
+def _sum_squares_between(deviations: Floats, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+    """Return the sums of squares between categories. Items are on the last axis but one, in the order of categories."""
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    sums = np.add.reduceat(deviations, starts, axis=0)
-    return float((sums**2 / np.asarray(sizes)[:, None]).sum())
+    sums = np.add.reduceat(deviations, starts, axis=-2)
+    return np.asarray((sums**2 / sizes[:, None]).sum(axis=(-2, -1)))
