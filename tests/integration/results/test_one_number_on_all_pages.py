@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.judges import make_grader
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 ITEMS = 20
@@ -126,54 +128,66 @@ STUDIES = {
 }
 
 
-@pytest.fixture(params=STUDIES)
-def study(request):
-    grade, design, is_share = STUDIES[request.param]
-    if request.param == "ratings 1 to 7":
+@dataclass(frozen=True)
+class Study:
+    """An experiment, and what several tests read of it: computed once, because it takes longer than the tests."""
+
+    experiment: object
+    is_share: bool
+    measure: object
+    board: object  # The leaderboard without a baseline.
+    records: list  # The estimate of each condition.
+    analysis: dict  # The tables of the analysis, by name.
+
+
+@shared_rows(params=STUDIES)
+def study(param):
+    grade, design, is_share = STUDIES[param]
+    if param == "ratings 1 to 7":
         design = {"dimensions": [factories.make_dimension("valence")]}
     experiment = make_study(**design)
     grade(experiment)
-    return experiment, is_share
-
-
-def list_numbers(experiment):
-    """Return (where, mean, low, high, n) of each condition, from each reader of scores."""
     (measure,) = list_measures(experiment)
-    board = compute_leaderboard(BoardQuery(experiment))
-    for row in board.rows:
-        score = row.scores[measure.key]
+    board, records = compute_leaderboard(BoardQuery(experiment)), estimate_conditions(experiment)
+    return Study(experiment, is_share, measure, board, records, build_analysis(experiment))
+
+
+def list_numbers(study):
+    """Return (where, mean, low, high, n) of each condition, from each reader of scores."""
+    experiment = study.experiment
+    for row in study.board.rows:
+        score = row.scores[study.measure.key]
         yield row.label, "leaderboard", (score.mean, score.low, score.high, score.n)
     frames = load_frames(experiment)
     for line in frames.lines:
         yield line.condition, "scores and figures", (line.score.mean, line.score.low, line.score.high, line.score.n)
-    for record in estimate_conditions(experiment):
+    for record in study.records:
         yield record["condition"], "status", (record["mean"], record["low"], record["high"], record["n"])
-    labels = {row.condition: row.label for row in board.rows}
+    labels = {row.condition: row.label for row in study.board.rows}
     for scores in read_scores(list(experiment.grade_conditions.all())).values():
         for one in scores.means:
             yield labels[one.condition], "grading", (one.score.mean, one.score.low, one.score.high, one.score.n)
-    for row in build_analysis(experiment)["descriptives"].rows:
+    for row in study.analysis["descriptives"].rows:
         low, high = row["interval"]
         yield row["condition"], "analysis", (row["mean"], low, high, row["n"])
 
-    yield from list_numbers_of_compare(experiment)
+    yield from list_numbers_of_compare(study)
 
 
-def list_numbers_of_compare(experiment):
+def list_numbers_of_compare(study):
     """Return the numbers of the stored scores that Compare reads, of each side against the other."""
-    (measure,) = list_measures(experiment)
-    (sides,) = list_sides([experiment]).values()
+    (sides,) = list_sides([study.experiment]).values()
     a, b = (side for side in sides if not side.is_whole)
-    scores = load_scores(experiment, measure)
-    paired = pair_scores(a, b, measure, (scores, scores), missing_is_wrong=False)
+    scores = load_scores(study.experiment, study.measure)
+    paired = pair_scores(a, b, study.measure, (scores, scores), missing_is_wrong=False)
     for column, side in enumerate((a, b)):
         score = estimate(paired.scores, paired.measure, column)
         yield side.name, "compare", (score.mean, score.low, score.high, score.n)
 
 
-def list_numbers_of_files(experiment):
+def list_numbers_of_files(study):
     """Return the same from commands, the report and the facts of a snapshot."""
-    (measure,) = list_measures(experiment)
+    experiment, measure = study.experiment, study.measure
     for line in build_result_facts(experiment)["scores"]:
         yield line["condition"], "snapshot", (line["mean"], line["low"], line["high"], line["n"])
     for line in read_command("analyse", experiment.slug, "--table", "descriptives")["rows"]:
@@ -203,9 +217,8 @@ def build_analysis(experiment):
 
 
 def test_each_page_has_the_same_mean_interval_and_n(study):
-    experiment, is_share = study
     numbers = {}
-    for condition, where, found in (*list_numbers(experiment), *list_numbers_of_files(experiment)):
+    for condition, where, found in (*list_numbers(study), *list_numbers_of_files(study)):
         numbers.setdefault(condition, {})[where] = found
     assert len(numbers) == 2
     for condition, by_page in numbers.items():
@@ -215,27 +228,24 @@ def test_each_page_has_the_same_mean_interval_and_n(study):
         assert len(by_page) >= 9
         for where, found in by_page.items():
             assert found == pytest.approx(expected, rel=1e-9), (condition, where)
-    assert compute_leaderboard(BoardQuery(experiment)).measures[0].is_share == is_share
+    assert study.board.measures[0].is_share == study.is_share
 
 
 def test_the_list_of_experiments_shows_the_highest_of_these_means_with_its_interval(study):
-    experiment, is_share = study
+    experiment, best = study.experiment, max(study.records, key=lambda record: record["mean"])
     (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
     headline = load_headlines([totals], experiment.owner)[experiment.pk]
-    best = max(estimate_conditions(experiment), key=lambda record: record["mean"])
     assert (headline.value, headline.label, headline.kind) == (
-        pytest.approx(best["mean"]), best["condition"], "share" if is_share else "mean",
+        pytest.approx(best["mean"]), best["condition"], "share" if study.is_share else "mean",
     )  # fmt: skip
     assert best["text"] == f"{headline.text} [{headline.interval}]"
 
 
 def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomputes_from_the_rows(study, client):
-    experiment, _ = study
-    (measure,) = list_measures(experiment)
-    (row,) = build_analysis(experiment)["all_tests"].rows
-    by_condition = compute_leaderboard(BoardQuery(experiment, baseline=min(
-        row.condition for row in compute_leaderboard(BoardQuery(experiment)).rows
-    ))).rows  # fmt: skip
+    experiment, measure = study.experiment, study.measure
+    (row,) = study.analysis["all_tests"].rows
+    lowest = min(row.condition for row in study.board.rows)
+    by_condition = compute_leaderboard(BoardQuery(experiment, baseline=lowest)).rows
     (baseline,) = [one.baseline[measure.key] for one in by_condition if one.baseline]
     found = (row["difference"], *row["difference_ci"], row["p"])
     change = baseline.pair.change
@@ -265,14 +275,13 @@ def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomput
 
 
 def test_the_pages_print_these_numbers(study, client):
-    experiment, _ = study
+    experiment, records = study.experiment, study.records
     client.force_login(experiment.owner)
     page = client.get(reverse("experiment_results", args=[experiment.slug]))
     results, has_figure = page_text(page), page.context["figure"]["name"] in ("scores", "accuracy")
     client.get(reverse("experiment_analysis", args=[experiment.slug]))  # It requests the tables from a worker.
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     analysis = page_text(client.get(reverse("experiment_analysis", args=[experiment.slug])))
-    records = estimate_conditions(experiment)
     for record in records:
         mean, ends = record["text"].removesuffix("]").split(" [")
         assert mean in results
@@ -289,9 +298,8 @@ def test_the_pages_print_these_numbers(study, client):
 
 def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, client, tmp_path):
     """Each item has equally many answers, so the mean over items is the mean over answers."""
-    experiment, _ = study
-    (measure,) = list_measures(experiment)
-    expected = {record["condition"]: pytest.approx(record["mean"]) for record in estimate_conditions(experiment)}
+    experiment = study.experiment
+    expected = {record["condition"]: pytest.approx(record["mean"]) for record in study.records}
     client.force_login(experiment.owner)
     address = reverse("experiment_matrix", args=[experiment.slug])
     cells = list(
@@ -304,7 +312,7 @@ def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, cli
     assert {"a": side_a.mean, "b": side_b.mean} == expected
     rows = list(csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "answers", "csv")).decode())))
     (column,) = [name for name in rows[0] if name.startswith("score_")]
-    assert column == make_unique_names([f"score_{measure.key}"])[0]
+    assert column == make_unique_names([f"score_{study.measure.key}"])[0]
     by_model = {name: np.mean([float(row[column]) for row in rows if row["model"] == name]) for name in expected}
     assert by_model == expected
     call_command("export", experiment.slug, "--table", "answers", "--format", "parquet", "--out", tmp_path / "answers")
@@ -313,8 +321,7 @@ def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, cli
 
 
 def test_the_waves_have_the_means_of_the_results_of_each_wave(study):
-    experiment, is_share = study
-    (measure,) = list_measures(experiment)
+    experiment, measure = study.experiment, study.measure
     first, runs = experiment.waves.get(), factories.make_runs(experiment, wave=1, status="done")
     for run in runs:
         rated = {"rating": 6} if measure.is_rating else {}
@@ -329,7 +336,7 @@ def test_the_waves_have_the_means_of_the_results_of_each_wave(study):
     for wave, name in ((first, "mean_a"), (second, "mean_b")):
         for line in load_frames(experiment, wave).lines:
             assert getattr(lines[line.condition], name) == pytest.approx(line.score.mean)
-    assert all(line.measure.is_share == is_share for line in lines.values())
+    assert all(line.measure.is_share == study.is_share for line in lines.values())
 
 
 def load_item_means(experiment, measure):
