@@ -40,7 +40,7 @@ def write_text(chars: int) -> str:
 def record_all(batch: int, answer_chars: int, thought_chars: int) -> None:
     """Claim and record all trials, each with an answer of its own."""
     from runs_app.engine.admission import WorkerCapacity
-    from runs_app.engine.claim_positions import ClaimPositions
+    from runs_app.engine.claim_order import ClaimPositions
     from runs_app.engine.recorder import Result
     from runs_app.engine.worker_cycle import run_cycle
     from runs_app.engine.worker_registration import WorkerRegistration

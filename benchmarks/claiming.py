@@ -31,7 +31,7 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
 
     connection.settings_dict["NAME"] = database
     from runs_app.engine.admission import WorkerCapacity
-    from runs_app.engine.claim_positions import ClaimPositions
+    from runs_app.engine.claim_order import ClaimPositions
     from runs_app.engine.recorder import Result
     from runs_app.engine.worker_cycle import run_cycle
     from runs_app.engine.worker_registration import WorkerRegistration

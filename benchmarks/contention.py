@@ -37,9 +37,8 @@ CLAIMED = "SELECT count(*) FROM runs_app_trial WHERE status = 'running'"
 def write_cycle(run: Any, batch: int) -> str:
     """Return the cycle as a script of pgbench, which notes its claim position as a worker does."""
     from runs_app.engine.admission import CLAIM_FOR_WORKER
-    from runs_app.engine.counters import WRITE_CHANGES
+    from runs_app.engine.counters import LOCKS, WRITE_CHANGES
     from runs_app.engine.endpoint_state import LOCK_ENDPOINT
-    from runs_app.engine.locked_counters import LOCKS
     from runs_app.engine.prepared_sql import to_pg_json
 
     endpoint, experiment = run.condition.model.endpoint_id, run.experiment_id
@@ -132,7 +131,7 @@ def main(options: argparse.Namespace, folder: Path) -> None:
     from django.db import connection
 
     from benchmarks.unvacuumed import measure
-    from runs_app.engine.claim_positions import START
+    from runs_app.engine.claim_order import START
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
     from tests import factories

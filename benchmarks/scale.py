@@ -262,7 +262,7 @@ def drain_live(measured: Measurements) -> None:
     """Claim and record all live trials, BATCH in a cycle."""
     from benchmarks.claiming import ANSWER, CALL
     from runs_app.engine.admission import WorkerCapacity
-    from runs_app.engine.claim_positions import ClaimPositions
+    from runs_app.engine.claim_order import ClaimPositions
     from runs_app.engine.recorder import Result
     from runs_app.engine.worker_cycle import run_cycle
     from runs_app.engine.worker_registration import WorkerRegistration

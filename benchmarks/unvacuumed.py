@@ -47,7 +47,7 @@ def main() -> None:
     with temporary_database():
         from django.db import connection
 
-        from runs_app.engine.claim_positions import START
+        from runs_app.engine.claim_order import START
         from runs_app.planning import plan as plan_module
         from tests import factories
 

@@ -26,9 +26,9 @@ from evalsite.api.model_routes import Route, find_route, list_models
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.problem_responses import build_gateway_error, make_gateway_error
 from runs_app.engine.admission import Claim
-from runs_app.engine.database_recovery import OUTAGES
 from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, find_cached_call
 from runs_app.engine.external_queue import ExternalQueue
+from runs_app.engine.recovery import OUTAGES
 from runs_app.engine.response_cache import build_cached_reply
 from runs_app.llm.calls import CallFailure
 from runs_app.llm.external_requests import (

@@ -19,7 +19,7 @@ from grading_app.grading.scoring import grade_trials
 from grading_app.models import GradeCondition
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision
-from runs_app.engine.database_recovery import OUTAGES
+from runs_app.engine.recovery import OUTAGES
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Run
 from runs_app.planning.points import GUESS, read_adaptive_spec, read_key

@@ -14,8 +14,8 @@ from django.db.models.functions import Greatest, Now
 
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
-from runs_app.engine.database_recovery import record_each
 from runs_app.engine.recorder import Result
+from runs_app.engine.recovery import record_each
 from runs_app.models import ProviderBatch, Run, Trial
 
 S = ProviderBatch.Status

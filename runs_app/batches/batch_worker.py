@@ -30,11 +30,9 @@ from runs_app.batches.collection import (
 from runs_app.batches.protocol import MAX_LOOKUPS, BatchApi, BatchFile, compute_batch_size, compute_retry_wait_s
 from runs_app.batches.submission import Submission
 from runs_app.engine.admission import cannot_afford_trial, claim_shares, pause_for_budget
-from runs_app.engine.broken_runs import stop_broken
-from runs_app.engine.counters import CounterKeys
-from runs_app.engine.database_recovery import OUTAGES
+from runs_app.engine.counters import CounterKeys, LockedCounters, lock_counters
 from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE
-from runs_app.engine.locked_counters import LockedCounters, lock_counters
+from runs_app.engine.recovery import OUTAGES, stop_broken
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.llm.providers import PROVIDERS

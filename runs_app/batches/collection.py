@@ -28,10 +28,10 @@ from runs_app.batches.protocol import (
 )
 from runs_app.batches.submission import Sql, Submission, build_state_columns, refuse_batch, schedule_search
 from runs_app.engine import outcomes
-from runs_app.engine.database_recovery import record_each
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_jobs, build_result
 from runs_app.engine.recorder import Result
+from runs_app.engine.recovery import record_each
 from runs_app.engine.requests import PreparedRequest
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallReply, ErrorClass

@@ -16,9 +16,9 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from runs_app.engine.claim_order import make_place_sql
 from runs_app.engine.counters import CounterKeys, add_pending
 from runs_app.engine.run_lifecycle import finish_runs
-from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.stopping.rules import Decision, PointRatings, Tally

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from runs_app.bounds import BOUNDS
-from runs_app.engine.claim_positions import START, ClaimPosition, ClaimPositions
-from runs_app.engine.counters import CounterKeys
+from runs_app.engine.claim_order import START, ClaimPosition, ClaimPositions
+from runs_app.engine.counters import CounterKeys, LockedCounters
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
-from runs_app.engine.locked_counters import LockedCounters
 from runs_app.engine.outages import end_outage, measure_outage_s
 from runs_app.engine.prepared_sql import fetch_prepared, to_pg_json
 from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
@@ -74,7 +73,7 @@ GROUP BY p.id
 # Rows are claimed in the order of the partial index: fresh trials before retries, then by their place in a shuffled
 # experiment, then low sample_idx before high, then item, then dimension. SKIP LOCKED keeps a claim from waiting for
 # other transactions on these rows. The inner LIMIT is a constant, so the planner walks the index instead of sorting all
-# pending rows. The outer LIMIT stops the walk. The walk begins at a claim position (`claim_positions`). The ids are
+# pending rows. The outer LIMIT stops the walk. The walk begins at a claim position (`claim_order`). The ids are
 # passed as an array: for a subquery, the planner would expect thousands of rows and read the whole table. A NULL lease
 # never ends.
 CLAIM = """

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from datasets_app.models import Item
 from runs_app.engine.admission import Claim
-from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.outcomes import RetryPolicy
 from runs_app.engine.requests import (
     Question,
     RunDesign,

@@ -18,12 +18,12 @@ from django.conf import settings
 from django.db import transaction
 
 from runs_app.engine.admission import Claim
-from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.counters import LockedCounters, lock_counters
 from runs_app.engine.fair_share import Demand
-from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.outcomes import (
     Outcome,
+    RetryPolicy,
     build_answer_outcome,
     build_attempt_from_cache,
     build_attempt_from_failure,

@@ -27,7 +27,6 @@ from django.db.models.functions import Now
 
 from evalsite.lib.ops.versions import get_version
 from runs_app.engine.admission import Claim
-from runs_app.engine.database_recovery import OUTAGES, describe_outage, record_each
 from runs_app.engine.external_calls import ExternalRequest, begin_calls
 from runs_app.engine.prepared_calls import (
     REFRESH_S,
@@ -41,6 +40,7 @@ from runs_app.engine.prepared_calls import (
     store_starts,
 )
 from runs_app.engine.recorder import Result, group_by_endpoint, split_batches
+from runs_app.engine.recovery import OUTAGES, describe_outage, record_each
 from runs_app.engine.result_spool import ResultSpool, record_orphaned_results
 from runs_app.models import Worker
 

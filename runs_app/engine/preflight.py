@@ -17,11 +17,14 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs_app.engine.backoff import RetryPolicy
-from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta
+from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta, LockedCounters, lock_counters
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
-from runs_app.engine.locked_counters import LockedCounters, lock_counters
-from runs_app.engine.outcomes import build_attempt_from_failure, build_attempt_from_reply, build_failure_outcome
+from runs_app.engine.outcomes import (
+    RetryPolicy,
+    build_attempt_from_failure,
+    build_attempt_from_reply,
+    build_failure_outcome,
+)
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target, images
 from runs_app.llm import parameters

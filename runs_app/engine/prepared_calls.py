@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import transaction
 
 from runs_app.engine.admission import Claim
-from runs_app.engine.counters import CounterKeys
+from runs_app.engine.counters import CounterKeys, lock_counters
 from runs_app.engine.external_calls import (
     INSERT,
     USABLE_TOKENS,
@@ -31,7 +31,6 @@ from runs_app.engine.external_calls import (
     complete_claims,
     decide_on_calls,
 )
-from runs_app.engine.locked_counters import lock_counters
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.prepared_sql import execute, fetch_prepared, release_locks_early, to_pg_json, wait_for_disk
 from runs_app.engine.rate_limiter import consume_tokens

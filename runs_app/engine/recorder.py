@@ -17,9 +17,8 @@ from uuid import UUID
 from django.db import models, transaction
 
 from runs_app.engine.admission import Claim
-from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, RunDelta
+from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, LockedCounters, RunDelta, lock_counters
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback, read_limiter
-from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outages import (
     OUTAGE_CLASSES,
     TURNS,

@@ -21,9 +21,9 @@ from django.db import DatabaseError
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from runs_app.engine.database_recovery import OUTAGES, record_each
 from runs_app.engine.prepared_calls import StartedCall, recover_prepared, store_starts
 from runs_app.engine.recorder import Result
+from runs_app.engine.recovery import OUTAGES, record_each
 from runs_app.models import Worker
 
 logger = logging.getLogger("evalsite.drain")

@@ -23,24 +23,21 @@ from evalsite.lib.ops.versions import SchemaMismatch
 from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
-from runs_app.engine.claim_positions import ClaimPositions
-from runs_app.engine.database_recovery import (
+from runs_app.engine.claim_order import ClaimPositions
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, STALE_S, Job, PrefetchQueue, build_result, prepare_jobs
+from runs_app.engine.leases import LeaseWatchdog, renew_leases, sweep_expired
+from runs_app.engine.model_state import RecentRefusals, note_call, remember_refusal, was_refused
+from runs_app.engine.prepared_sql import discard_plans
+from runs_app.engine.recorder import Result
+from runs_app.engine.recovery import (
     OUTAGES,
     describe_outage,
     is_out_of_resources,
     record_each,
     release_unknown_claims,
 )
-from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_result, prepare_jobs
-from runs_app.engine.lease_watchdog import LeaseWatchdog
-from runs_app.engine.leases import renew_leases, sweep_expired
-from runs_app.engine.prefetch import STALE_S, PrefetchQueue
-from runs_app.engine.prepared_sql import discard_plans
-from runs_app.engine.recorder import Result
-from runs_app.engine.refused_schemas import RecentRefusals, remember_refusal, was_refused
 from runs_app.engine.result_spool import ResultSpool, record_orphaned_results
-from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker_cycle import run_cycle
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from runs_app.engine.admission import Claim, WorkerCapacity, claim_trials, compute_claim_limits
-from runs_app.engine.broken_runs import claim_run_by_run
-from runs_app.engine.claim_positions import ClaimPositions
-from runs_app.engine.database_recovery import OUTAGES, record_each
+from runs_app.engine.claim_order import ClaimPositions
 from runs_app.engine.prepared_sql import wait_for_disk
 from runs_app.engine.recorder import Result, apply_changes, group_by_endpoint, split_batches, write_and_lock
+from runs_app.engine.recovery import OUTAGES, claim_run_by_run, record_each
 
 logger = logging.getLogger("evalsite.drain")
 

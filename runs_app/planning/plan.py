@@ -19,7 +19,7 @@ from django.db.models import Max
 
 from evalsite.lib.history import Actor
 from evalsite.lib.text.number_format import format_count
-from runs_app.engine.shuffled_order import make_place_sql
+from runs_app.engine.claim_order import make_place_sql
 from runs_app.models import Answer, Condition, Experiment, Run, Wave
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash

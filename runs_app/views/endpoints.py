@@ -18,7 +18,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import fetch_choices, get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import model_lists
-from runs_app.engine.refused_schemas import forget_refusal
+from runs_app.engine.model_state import forget_refusal
 from runs_app.forms.endpoints import ChangeForm, EndpointForm, LanguageModelForm
 from runs_app.forms.run_control import RunControlForm
 from runs_app.llm.calls import CallFailure

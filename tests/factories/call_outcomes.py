@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from runs_app.engine import outcomes as outcomes_module
-from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.outcomes import RetryPolicy
 from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, ErrorClass
 from tests.factories.engine import build_reply

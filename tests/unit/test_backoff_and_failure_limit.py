@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.stats import wilson
-from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, compute_backoff_s
+from runs_app.engine.outcomes import LONGEST_RETRY_AFTER_S, compute_backoff_s
 from runs_app.stopping.rules import MIN_FAILURES, find_stop_reason
 
 units = st.floats(0, 1)

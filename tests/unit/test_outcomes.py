@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import outcomes
-from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.outcomes import RetryPolicy
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
 from tests.factories.engine import build_reply
 

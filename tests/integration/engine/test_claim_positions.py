@@ -3,7 +3,7 @@
 import pytest
 
 from runs_app.engine.admission import WorkerCapacity
-from runs_app.engine.claim_positions import REWIND_S, START, ClaimPosition, ClaimPositions
+from runs_app.engine.claim_order import REWIND_S, START, ClaimPosition, ClaimPositions
 from runs_app.engine.recorder import Result
 from runs_app.engine.worker_cycle import run_cycle
 from tests import factories

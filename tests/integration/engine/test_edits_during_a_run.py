@@ -5,7 +5,7 @@ from django.forms import model_to_dict
 from django.utils import timezone
 
 from grading_app.grading.consistency_check import find_differences
-from runs_app.engine.stall_detection import note_call
+from runs_app.engine.model_state import note_call
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.management.field_updates import update_fields

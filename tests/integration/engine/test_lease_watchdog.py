@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from grading_app.grading.consistency_check import find_differences
-from runs_app.engine import lease_watchdog, worker
+from runs_app.engine import leases, worker
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -130,7 +130,7 @@ def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_
 
 
 def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing(leased, caplog, monkeypatch):
-    monkeypatch.setattr(lease_watchdog, "MAX_SILENT_LEASES", 1)
+    monkeypatch.setattr(leases, "MAX_SILENT_LEASES", 1)
     stall = Stall()
 
     async def hang(request):
@@ -145,7 +145,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     n_expired, elapsed_s = sweep_until(lambda n_expired, elapsed_s: n_expired > 0)
     assert n_expired == 6
     # MAX_SILENT_LEASES, and the last renewed lease; a quarter for threads that wait for a processor.
-    assert elapsed_s > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
+    assert elapsed_s > leases.MAX_SILENT_LEASES * LEASE_S * 0.75
     assert "its leases expire now" in caplog.text
 
     start_drain(answer, WorkerRegistration()).join(DEADLINE_S)
@@ -159,7 +159,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
 def test_a_drain_that_was_stopped_after_it_renewed_its_leases_does_not_release_its_own_claims(leased, monkeypatch):
     """The whole process stops for longer than a lease, so its watchdog renews nothing."""
     Experiment.objects.update(lease_s=1)
-    monkeypatch.setattr(lease_watchdog.LeaseWatchdog, "_renew", lambda watchdog, silent: None)
+    monkeypatch.setattr(leases.LeaseWatchdog, "_renew", lambda watchdog, silent: None)
     monkeypatch.setattr(worker, "SWEEP_S", 0)
     is_over, stops = asyncio.Event(), []
 

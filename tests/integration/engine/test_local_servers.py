@@ -8,7 +8,7 @@ from django.db import connection
 
 from evalsite.lib.history import StatusChange
 from grading_app.grading.consistency_check import find_differences
-from runs_app.engine.stall_detection import note_call
+from runs_app.engine.model_state import note_call
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway

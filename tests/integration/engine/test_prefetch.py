@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
-from runs_app.engine.prefetch import LOOKAHEAD_S, STALE_S, PrefetchQueue
+from runs_app.engine.jobs import LOOKAHEAD_S, STALE_S, PrefetchQueue
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -4,7 +4,7 @@ import pytest
 
 from evalsite.lib.permissions import OPERATOR
 from grading_app.grading.consistency_check import find_differences
-from runs_app.engine import refused_schemas
+from runs_app.engine import model_state
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, LanguageModel
 from tests import factories
@@ -75,4 +75,4 @@ def test_a_forgotten_refusal_is_tried_again_and_so_is_a_new_address(rated, clien
     client.post(f"/endpoints/models/{model.pk}/schema/")
     model.refresh_from_db()
     assert (model.schema_refused_at, model.schema_refusal) == (None, "")
-    assert not refused_schemas.forget_refusal(model, by="test")
+    assert not model_state.forget_refusal(model, by="test")

@@ -8,8 +8,8 @@ from django.conf import settings
 
 from grading_app.grading.consistency_check import find_differences
 from runs_app.engine import outcomes
-from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.leases import sweep_expired
+from runs_app.engine.outcomes import RetryPolicy
 from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.result_spool import MAX_RECORDED_BYTES, ResultSpool, record_orphaned_results
 from runs_app.engine.worker_registration import WorkerRegistration

@@ -1,4 +1,9 @@
-"""A worker's recovery from broken connections and from answers that the database refuses."""
+"""A worker's recovery from broken connections, answers that the database refuses, and broken runs.
+
+A worker claims for all runs of an endpoint in one fast statement, and records results in batches. If that fails, it
+claims run by run, and records answer by answer, each in its own transaction. This shows which run or answer is broken,
+and the others go on. A run whose trials cannot be claimed, or their requests prepared, is stopped with a reason.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from runs_app.engine.admission import Claim
-from runs_app.engine.counters import CounterKeys
+from runs_app.engine.admission import Claim, claim_trials
+from runs_app.engine.counters import CounterKeys, lock_counter_rows, lock_counters
+from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.engine.recorder import Result, record_results
 from runs_app.llm.calls import ErrorClass
-from runs_app.models import Attempt, Trial
+from runs_app.models import Attempt, Run, Trial
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -26,6 +32,12 @@ JOIN runs_app_run r ON r.id = t.run_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE t.status = 'running' AND t.worker_id = %s
+"""
+CLAIMABLE_RUNS = """
+SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
+JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s
+ORDER BY r.id
 """
 
 
@@ -82,3 +94,43 @@ def release_unknown_claims(worker_id: int, known_keys: Collection[tuple[int, UUI
 def _build_claim(row: tuple[Any, ...]) -> Claim:
     trial_id, run_id, experiment_id, endpoint_id, *columns = row  # The columns have the order of a claim's fields.
     return Claim(trial_id, CounterKeys(run_id, experiment_id, endpoint_id), *columns)
+
+
+def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim]:
+    """Claim at most `limit` trials run by run, after the claim for all runs failed. Stop each run that fails alone."""
+    claims: list[Claim] = []
+    for counter_keys in [CounterKeys(*row) for row in fetch_prepared(CLAIMABLE_RUNS, endpoint_id)]:
+        if len(claims) >= limit:
+            break
+        try:
+            with transaction.atomic():
+                if counters := lock_counters(endpoint_id, [counter_keys.run_id]):
+                    new_claims = claim_trials(counters, worker_id, limit - len(claims))
+                    counters.write_changes()
+                    claims += new_claims
+        except OUTAGES:
+            raise
+        except Exception as error:  # Includes ArithmeticError and ValueError, which impossible numbers raise.
+            logger.exception("run %s cannot be claimed", counter_keys.run_id)
+            stop_broken(counter_keys, "Its trials could not be claimed", error)
+    return claims
+
+
+def stop_broken(counter_keys: CounterKeys, problem: str, error: Exception) -> None:
+    """Stop a run with this reason. A user may resume it; it stops again if its design is still broken."""
+    reason = f"{problem}: {_get_first_line(error)}. Correct the design, then resume the run."
+    try:
+        with transaction.atomic():
+            lock_counter_rows({counter_keys})
+            Run.objects.filter(pk=counter_keys.run_id).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+            )
+    except OUTAGES:
+        raise
+    except DatabaseError:  # The run fails again at the next claim. Meanwhile the other runs go on.
+        logger.exception("run %s could not be stopped", counter_keys.run_id)
+
+
+def _get_first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
