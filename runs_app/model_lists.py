@@ -96,6 +96,8 @@ async def _fetch(endpoint: Endpoint) -> dict[str, Any]:
     base = (endpoint.base_url or provider.default_url or "").rstrip("/")
     if not base:
         raise CallFailure(ErrorClass.NOT_ALLOWED, "the endpoint has no base URL, so its list has no address")
+    if not provider.models_path:
+        raise CallFailure(ErrorClass.NOT_FOUND, f"{provider.label} has no list of models here; enter a model ID")
     version = provider.models_path.removesuffix("/models")  # Some endpoints name it in their base URL.
     key = read_key(endpoint.key_env)
     client = ApiClient(base.removesuffix(version), key, provider.models_headers(key), endpoint.allowed_host)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from runs_app.engine.requests import build_target
+from runs_app.llm.access_tokens import get_access_key
 from runs_app.llm.calls import CallFailure, CallRequest
-from runs_app.llm.gateway import resolve_access
+from runs_app.llm.gateway import close_session, resolve_access
 from runs_app.llm.providers import PROVIDERS
+from runs_app.llm.providers.base import Provider
 from runs_app.models import Experiment, ExternalCall, LanguageModel, Run
 from runs_app.planning.work import get_or_create_external_run
 
@@ -62,7 +65,17 @@ def find_route(experiment: Experiment, name: str) -> Route | None:
     )
     try:
         url, key = resolve_access(request)
+        if provider.build_grant is not None:
+            key = asyncio.run(_fetch_access_key(provider, key, request.allowed_host))
     except CallFailure as failure:
         return Route(run, model, form, request, problem=failure.message)
     headers = {"Content-Type": "application/json", **provider.models_headers(key)}
     return Route(run, model, form, request, url + PATHS.get(form, ""), key, tuple(headers.items()))
+
+
+async def _fetch_access_key(provider: Provider, key: str, allowed_host: str) -> str:
+    """Return the key to send, in an event loop of its own. Raise CallFailure if there is none."""
+    try:
+        return await get_access_key(provider, key, allowed_host)
+    finally:
+        await close_session()

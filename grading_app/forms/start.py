@@ -14,7 +14,7 @@ from datasets_app.forms import REPOSITORY, TABLES, UploadField
 from evalsite.lib.web.form_fields import get_choice_field, offer_rows
 from runs_app import first_study
 from runs_app.forms.definitions import TEMPLATE
-from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
+from runs_app.llm.keys import MAX_CHARS, PROVIDER_KEYS, find_name_problem, read_key
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
 from runs_app.models import Endpoint, LanguageModel
@@ -40,7 +40,7 @@ class ConnectForm(forms.Form):
     )
     key = forms.CharField(
         required=False,
-        max_length=1000,
+        max_length=MAX_CHARS,
         label="API key",
         help_text="Stored in a file of this site that only its account can read, and never shown again",
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),

@@ -31,7 +31,7 @@ _OWN_COUNTS = (*sorted(_USAGE_COUNTS), "prompt_cache_hit_tokens", "prompt_cache_
 _USAGE_FIELDS = _USAGE_COUNTS | frozenset(
     {"prompt_tokens_details", "completion_tokens_details", "cost", "is_byok", "cost_details", "cost_in_usd_ticks"}
     | {"queue_time", "prompt_time", "completion_time", "total_time", "num_sources_used", "cached_tokens"}
-    | {"prompt_cache_hit_tokens", "prompt_cache_miss_tokens"}
+    | {"prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "extra_properties"}
 )
 _INPUT_DETAILS = frozenset({"cached_tokens", "audio_tokens", "text_tokens", "image_tokens", "video_tokens"})
 _OUTPUT_DETAILS = frozenset(

@@ -26,6 +26,7 @@ from typing import Any
 from django.conf import settings
 
 from runs_app.llm import call_observer, parameters
+from runs_app.llm.access_tokens import get_access_key
 from runs_app.llm.answers import ProviderAnswer, read_litellm_answer, read_openai_answer
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
 from runs_app.llm.http_transport import Exchange, close_session
@@ -60,7 +61,8 @@ def _notify_observer(request: CallRequest, outcome: call_observer.Outcome) -> No
 
 
 async def _make_call(request: CallRequest) -> CallReply:
-    exchange = _get_exchange_class()(request, _get_key(request))
+    key = await get_access_key(_get_provider(request), _get_key(request), request.allowed_host)
+    exchange = _get_exchange_class()(request, key)
     started = time.perf_counter()  # Not earlier: the first exchange of a process imports litellm, which takes seconds.
     try:
         answer = await _send_and_read(request, exchange)

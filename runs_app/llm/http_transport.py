@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 from django.conf import settings
+from yarl import URL
 
 from runs_app.llm import failures
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
@@ -46,6 +47,7 @@ class Exchange:
         self.headers: Mapping[str, str] = {}
         self.body = b""
         self.failure: CallFailure | None = None
+        self._sign = PROVIDERS[request.provider].sign if request.provider in PROVIDERS else None
         self._parsed: tuple[bytes, dict[str, Any], bool] = (b"", {}, False)
 
     def __del__(self) -> None:
@@ -124,6 +126,12 @@ class Exchange:
         problem = find_url_problem(url, [*settings.LLM_ALLOWED_HOSTS, self.request.allowed_host])
         if problem is not None or self.was_used:
             self._refuse(problem or "A call is one request.")
+        if self._sign is not None:
+            body = data.encode() if isinstance(data, str) else data or _json.dumps(json).encode()
+            try:
+                headers, data, json = self._sign(url, body, headers, self.key), body, None
+            except ValueError as error:
+                self._refuse(str(error), ErrorClass.UNAUTHORIZED)
         self.was_used = self.was_sent = True
         try:
             await self._send(url, data, json, params, headers)
@@ -131,14 +139,16 @@ class Exchange:
             self.failure = self._build_send_failure(error)
             raise self.failure from None
 
-    def _refuse(self, problem: str) -> NoReturn:
-        self.failure = self.build_failure(ErrorClass.NOT_ALLOWED, problem)
+    def _refuse(self, problem: str, error_class: ErrorClass = ErrorClass.NOT_ALLOWED) -> NoReturn:
+        self.failure = self.build_failure(error_class, problem)
         raise self.failure
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
+        # A signature covers the address as it is written, so it is sent as it is.
+        address = URL(url, encoded=self._sign is not None)
         timeout = aiohttp.ClientTimeout(total=self.request.timeout_s)
         async with get_session().post(
-            url, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
+            address, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
         ) as reply:
             secrets = list_secrets(self.key)
             self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}

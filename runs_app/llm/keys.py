@@ -7,6 +7,7 @@ machines need the variable in theirs.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -22,7 +23,7 @@ from evalsite.lib.ops.environment import KEY_PREFIX
 from runs_app.llm.providers import PROVIDERS
 
 FILE_NAME = "provider_keys.json"
-MAX_CHARS = 1000
+MAX_CHARS = 5000
 _read: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}  # By path: the file's signature, and its keys.
 
 
@@ -49,6 +50,8 @@ def store_key(name: str, key: str) -> None:
     Raise KeyRefused if the text cannot be sent in a header.
     """
     key = key.strip()
+    if key.startswith("{"):  # The JSON file of a service account.
+        key = base64.b64encode(key.encode()).decode()
     if len(key) > MAX_CHARS or any(not "!" <= character <= "~" for character in key):
         raise KeyRefused("A key has no spaces, no line breaks and no letters with accents. Copy it again.")
     folder = Path(settings.DATA_DIR)
@@ -113,9 +116,11 @@ def read_key(name: str | None) -> str:
 def list_secrets(*own: str) -> list[str]:
     """Return the values of all variables with the name of a key or token, and those of `own`, longest first.
 
-    A provider may return the key of another endpoint, for example if it is a proxy with several keys.
+    A provider may return the key of another endpoint, for example if it is a proxy with several keys. Each part of a
+    pair of keys is a secret, too.
     """
-    values = {*own, *_read_environment_secrets(), *load_stored_keys().values()} - {KEYLESS}
+    keys = {*own, *_read_environment_secrets(), *load_stored_keys().values()} - {KEYLESS}
+    values = keys.union(*(key.split(":") for key in keys if ":" in key))
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
 

@@ -18,8 +18,8 @@ MAX_COST_USD = 100_000  # No single call costs this much, and the column cannot 
 TICKS_PER_USD = 10**10  # The unit of xAI's costs.
 
 _COUNTS = ("usage", "usageMetadata")  # The fields in which providers state the tokens used.
-_INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
-_OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
+_INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens", "prompt_eval_count")
+_OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens", "eval_count")
 _COSTS = ("cost", "total_cost", "estimated_cost")
 _TICKS = "cost_in_usd_ticks"
 _BILLED = frozenset({*_COSTS, _TICKS})  # Without any of these, a section states no cost.

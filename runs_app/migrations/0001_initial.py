@@ -203,11 +203,13 @@ class Migration(ModelCreation):
                     models.CharField(
                         choices=[
                             ("openai", "OpenAI, or a server that speaks its API"),
+                            ("bedrock", "Amazon Bedrock"),
                             ("anthropic", "Anthropic"),
                             ("azure", "Azure OpenAI"),
                             ("deepseek", "DeepSeek"),
                             ("fireworks_ai", "Fireworks"),
                             ("gemini", "Google Gemini"),
+                            ("vertex_ai", "Google Vertex AI"),
                             ("groq", "Groq"),
                             ("mistral", "Mistral"),
                             ("ollama_chat", "Ollama"),
@@ -458,6 +460,7 @@ class Migration(ModelCreation):
                                 [
                                     "anthropic",
                                     "azure",
+                                    "bedrock",
                                     "deepseek",
                                     "fireworks_ai",
                                     "gemini",
@@ -468,6 +471,7 @@ class Migration(ModelCreation):
                                     "openai",
                                     "openrouter",
                                     "together_ai",
+                                    "vertex_ai",
                                     "xai",
                                 ],
                             ),

@@ -29,6 +29,14 @@ def build_bearer_headers(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A form that its address exchanges for an access token (OAuth 2.0, RFC 6749, section 4.5)."""
+
+    url: str
+    form: dict[str, str] = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """A provider's API, and how it differs from OpenAI's.
@@ -50,8 +58,11 @@ class Provider:
     what is left, and when it resets. `repair_reply` turns a reply into the form that the adapter reads; what is stored
     as received stays as it was.
 
+    `sign` returns the headers of a request with its key or signature, from the address, the bytes, the headers and the
+    key. `build_grant` turns the stored key into the form that is exchanged for a token of an hour at `Grant.url`.
+
     `batch_api` is the class of its batches by dotted name, and `batch_label` its label. `models_path` and
-    `models_headers` fetch its list of models.
+    `models_headers` fetch its list of models. Without a path, it has no list.
     """
 
     name: str
@@ -73,6 +84,8 @@ class Provider:
     request_rates: tuple[tuple[str, str], ...] = ()
     token_rates: tuple[tuple[str, str], ...] = ()
     repair_reply: Callable[[Payload], Payload] | None = None
+    sign: Callable[[str, bytes, Mapping[str, str], str], dict[str, str]] | None = None
+    build_grant: Callable[[str, float], Grant | None] | None = None
     batch_api: str = ""
     batch_label: str = ""
     models_path: str = "/models"

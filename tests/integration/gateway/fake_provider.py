@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 
 @dataclass
@@ -14,6 +15,7 @@ class ReceivedRequest:
     path: str
     headers: dict[str, str]
     body: Any
+    raw: bytes = b""
 
 
 @dataclass
@@ -22,6 +24,7 @@ class FakeProvider:
     status: int = 200
     listing: Any = None  # the list of models, as JSON or bytes; None: 404
     reply: Any = None  # JSON, or bytes to send as they are
+    replies: dict[str, tuple[int, Any]] = field(default_factory=dict)  # Status and JSON of single paths
     headers: dict[str, str] = field(default_factory=dict)
     requests: list[ReceivedRequest] = field(default_factory=list)
 
@@ -56,9 +59,12 @@ def run_fake_provider() -> Iterator[FakeProvider]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            fake.requests.append(ReceivedRequest(self.path, headers, json.loads(body)))
-            content = fake.reply if isinstance(fake.reply, bytes) else json.dumps(fake.reply).encode()
-            self.send_response(fake.status)
+            is_form = headers["content-type"] == "application/x-www-form-urlencoded"
+            content = dict(parse_qsl(body.decode())) if is_form else json.loads(body)
+            fake.requests.append(ReceivedRequest(self.path, headers, content, body))
+            status, reply = fake.replies.get(self.path, (fake.status, fake.reply))
+            content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+            self.send_response(status)
             for name, value in {"Content-Type": "application/json", **fake.headers}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))

@@ -137,7 +137,7 @@ def test_a_self_hosted_server_needs_an_address() -> None:
 
 
 def test_an_unknown_provider_is_not_called() -> None:
-    assert get_failure(make_request("http://127.0.0.1:9/v1", provider="bedrock")).error_class == ErrorClass.NOT_ALLOWED
+    assert get_failure(make_request("http://127.0.0.1:9/v1", provider="palm")).error_class == ErrorClass.NOT_ALLOWED
 
 
 def test_a_redirect_is_not_followed(fake: FakeProvider) -> None:

@@ -193,7 +193,7 @@ def test_reasoning_that_xai_counts_beside_the_answer_is_paid(fake: FakeProvider)
     assert with_reasoning - make_call(build_call("xai", fake)).cost_usd > Decimal("0.00024")
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
+@pytest.mark.parametrize("name", [name for name in sorted(SAMPLES) if PROVIDERS[name].models_path])
 def test_the_list_of_models_is_fetched_with_its_key(name: str, fake: FakeProvider) -> None:
     sample = SAMPLES[name]
     fake.listing = {"object": "list", "data": [{"id": sample["model"], "object": "model"}]}
@@ -203,6 +203,14 @@ def test_the_list_of_models_is_fetched_with_its_key(name: str, fake: FakeProvide
     assert [model.model for model in model_lists.fetch_models(endpoint)] == [sample["model"]]
     assert fake.last.path == f"GET {sample['models_path']}"
     assert "key-77" in "".join(fake.last.headers.values())
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(SAMPLES) if not PROVIDERS[name].models_path])
+def test_a_provider_without_a_list_of_models_asks_for_an_id(name: str, fake: FakeProvider) -> None:
+    endpoint = Endpoint(name="lab", provider=name, base_url=fake.url, key_env="EVALSITE_KEY_LAB")
+    with pytest.raises(CallFailure, match="enter a model ID"):
+        model_lists.fetch_models(endpoint)
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(PROVIDERS) if PROVIDERS[name].batch_api])

@@ -58,7 +58,7 @@ def test_stored_keys_are_removed_from_replies():
     assert redact_body(f'{{"error": "wrong key {KEY}"}}'.encode(), list_secrets()) == b'{"error": "wrong key [key]"}'
 
 
-@pytest.mark.parametrize("text", ["two words", "line\nbreak", "schlüssel", "x" * 1001, "nul\x00"])
+@pytest.mark.parametrize("text", ["two words", "line\nbreak", "schlüssel", "x" * 5001, "nul\x00"])
 def test_a_text_that_no_header_can_carry_is_refused(text):
     with pytest.raises(KeyRefused):
         store_key(NAME, text)
