@@ -15,12 +15,14 @@ from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.engine.leases import sweep_expired
+from runs_app.llm import access_tokens
 from runs_app.models import Attempt, Endpoint, Experiment, ExternalCall, LedgerEntry, Run, Trial
 from tests import factories
 from tests.factories.engine import expire_leases
 from tests.factories.model_server import model_server
 from tests.factories.tampering import disable_triggers
 from tests.factories.tokens import make_api_client, make_bearer, make_token
+from tests.integration.gateway.fake_provider import make_service_account, run_fake_provider
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +105,30 @@ def test_anthropics_api_is_called_with_its_own_headers(agents, provider):
     assert [message["role"] for message in trial.messages] == ["system", "user"]
     assert (trial.cost_usd, trial.external_call.session) == (COST, "claude-code")
     assert check_counters(agents) == (COST, 0)
+
+
+def test_a_service_account_calls_with_its_access_token(agents, program, provider, monkeypatch):
+    access_tokens._tokens.clear()
+    with run_fake_provider() as tokens:
+        tokens.replies["/token"] = 200, {"access_token": "ya29.token-one", "expires_in": 3599}
+        account = make_service_account(f"{tokens.url}/token")
+        monkeypatch.setenv("EVALSITE_KEY_CLOUD", json.dumps(account))
+        url = f"{provider.url}/v1"
+        endpoint = factories.make_endpoint("cloud", provider="vertex_ai", base_url=url, key_env="EVALSITE_KEY_CLOUD")
+        agents.language_models.add(factories.make_model("gemini", endpoint=endpoint, max_output_tokens=100))
+        for text in ("hello", "again"):
+            assert ask(program, text, model="gemini").json()["choices"][0]["message"]["content"] == f"echo: {text}"
+    assert [headers["Authorization"] for _, headers, _ in provider.requests] == ["Bearer ya29.token-one"] * 2
+    assert len(tokens.requests) == 1
+
+
+def test_a_model_of_another_api_is_named_as_such(agents, program, provider):
+    endpoint = factories.make_endpoint("aws", provider="bedrock", base_url=provider.url, key_env="EVALSITE_KEY_TESTS")
+    agents.language_models.add(factories.make_model("nova", endpoint=endpoint, max_output_tokens=100))
+    answer = ask(program, model="nova")
+    assert answer.status_code == 400
+    assert "nova" in answer.json()["error"]["message"]
+    assert provider.requests == []
 
 
 @pytest.mark.parametrize("address", [CHAT, MESSAGES])

@@ -9,6 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 
 @dataclass
 class ReceivedRequest:
@@ -94,3 +97,20 @@ def run_fake_provider() -> Iterator[FakeProvider]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+PRIVATE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def make_service_account(token_uri: str) -> dict[str, str]:
+    """Return a service account of Google as its JSON file has it. Its assertions are signed by PRIVATE_KEY."""
+    pem = PRIVATE_KEY.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return {
+        "type": "service_account",
+        "client_email": "lab@project.iam.gserviceaccount.com",
+        "private_key": pem.decode(),
+        "private_key_id": "k1",
+        "token_uri": token_uri,
+    }

@@ -7,21 +7,15 @@ import time
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from runs_app.llm import access_tokens, gateway, keys
 from runs_app.llm.calls import ErrorClass
 from runs_app.llm.providers.vertex import JWT_BEARER, SCOPE
-from tests.integration.gateway.fake_provider import FakeProvider
+from tests.integration.gateway.fake_provider import PRIVATE_KEY, FakeProvider, make_service_account
 from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 from tests.integration.gateway.test_providers_conform import SAMPLES
 
 SAMPLE = SAMPLES["vertex_ai"]
-PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-PEM = PRIVATE.private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-).decode()
 EMAIL = "lab@project.iam.gserviceaccount.com"
 
 
@@ -32,10 +26,7 @@ def account(fake: FakeProvider, monkeypatch, tmp_path, settings):
     access_tokens._tokens.clear()
     fake.reply = SAMPLE["replies"]["answer"]["reply"]
     fake.replies["/token"] = 200, {"access_token": "ya29.token-one", "expires_in": 3599, "token_type": "Bearer"}
-    account = {
-        "type": "service_account", "client_email": EMAIL, "private_key": PEM, "private_key_id": "k1",
-        "token_uri": f"{fake.url}/token",
-    }  # fmt: skip
+    account = make_service_account(f"{fake.url}/token")
     monkeypatch.setenv("EVALSITE_KEY_LAB", json.dumps(account))
     return account
 
@@ -54,7 +45,7 @@ def test_the_assertion_is_signed_by_the_account_and_its_token_is_sent(fake: Fake
     assert make_call(ask(fake)).text == "hello"
     grant, call = fake.requests
     assert (grant.path, grant.body["grant_type"]) == ("/token", JWT_BEARER)
-    claims = jwt.decode(grant.body["assertion"], PRIVATE.public_key(), ["RS256"], audience=account["token_uri"])
+    claims = jwt.decode(grant.body["assertion"], PRIVATE_KEY.public_key(), ["RS256"], audience=account["token_uri"])
     assert (claims["iss"], claims["scope"]) == (EMAIL, SCOPE)
     assert claims["exp"] - claims["iat"] == 3600
     assert began <= claims["iat"] <= time.time()
