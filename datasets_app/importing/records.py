@@ -15,7 +15,14 @@ from datasets_app.importing.limits import LIMITS
 
 
 class FileError(Exception):
-    """A file that cannot be read at all. The message gives the reason to the person who chose the file."""
+    """A file that cannot be read at all. The message gives the reason to the person who chose the file.
+
+    problems: the parts of the message, each a sentence.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.problems = [message]
 
 
 @dataclass(frozen=True, slots=True)

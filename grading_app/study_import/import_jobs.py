@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import DataError, IntegrityError, transaction
 
 from datasets_app.importing.records import FileError
 from datasets_app.models import BackgroundJob, Dataset
@@ -19,23 +17,11 @@ from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.history import StatusChange
-from evalsite.lib.text.hashing import slugify_name
-from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
-from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
-from grading_app.study_import.importers import FORMATS
-from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
-from grading_app.study_import.study import (
-    MAX_PROBLEMS,
-    DesignNames,
-    ImportReport,
-    Study,
-    StudyDesign,
-    StudyError,
-    StudyTrial,
-)
-from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
-from grading_app.study_import.writer import ITEMS, SKIPPED, TRIALS, create_draft, write_study
-from runs_app.experiment_files.spec_reader import SpecError
+from grading_app.study_import.snapshot_import import ASPECT, SnapshotImport
+from grading_app.study_import.source_import import ImportOptions, ImportReport
+from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
+from grading_app.study_import.upload_reader import SnapshotFile, read_study_upload, safe_name
+from grading_app.study_import.writer import DesignImport, StudyImport
 from runs_app.models import Experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
@@ -43,14 +29,6 @@ REPORT = "report"
 EVERY = 100  # Trials between two looks at the clock.
 CHECK, IMPORT = "study check", "study import"
 MAX_NOTES = 200
-SOURCES = {
-    STUDY: "Evalsite snapshot",
-    DATASET: "Bundle of a dataset",
-    DESIGN: "Bundle of a design",
-    ANALYSIS: "Bundle of an analysis",
-}
-LABELS = {"assets": "Images"}
-LINKS = "relationships"  # In the names of tables that only link rows.
 
 
 def load_report(upload: PendingUpload) -> ImportReport | None:
@@ -69,9 +47,9 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     job.enter(READING)
     try:
         report = _import(upload, job, user)
-    except (StudyError, SnapshotFileError, FileError) as error:
-        problems = error.problems if isinstance(error, StudyError) else [str(error)]
-        upload.store(REPORT, asdict(ImportReport(problems=problems[:MAX_PROBLEMS], problem_count=len(problems))))
+    except FileError as error:
+        shown = error.problems[:MAX_PROBLEMS]
+        upload.store(REPORT, asdict(ImportReport(problems=shown, problem_count=len(error.problems))))
         return finish(upload, job)
     except FileNotFoundError:
         raise
@@ -85,69 +63,31 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     )
 
 
+def import_source(source: Study | StudyDesign | SnapshotFile, options: ImportOptions) -> ImportReport:
+    """Write what was read as rows. Raise FileError, and change nothing, if it cannot be imported."""
+    if isinstance(source, Study):
+        return StudyImport(source, options).run()
+    if isinstance(source, StudyDesign):
+        return DesignImport(source, options).run()
+    return SnapshotImport(source, options).run()
+
+
 def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> ImportReport:
     entries = job.parameters["mapping"]
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     names = DesignNames(entries.get("slug", ""), str(dataset or ""))
-    reading = read_study_upload(upload.files, entries.get("format", ""), watch=upload.watch(job), names=names)
-    if reading.design is not None:
-        return _take_design(reading.design, job, user)
-    job.enter(SAVING)
-    if reading.study is None:
-        return _take_snapshot(place_files(list(upload.files.values()), reading.scratch.path / "archive"), job, user)
-    try:
-        return _take_study(_report_progress(reading.study, upload, job), job, user)
-    except (DataError, IntegrityError, ValueError) as error:
-        raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
-
-
-def _take_design(design: StudyDesign, job: BackgroundJob, user: User) -> ImportReport:
-    """Create a draft from the design of another tool, with the rows that the user may create."""
-    try:
-        with transaction.atomic():
-            experiment, notes = create_draft(design, user)
-            counts = {"Models": experiment.language_models.count(), "Prompts": experiment.prompts.count()}
-            transaction.set_rollback(job.kind == CHECK)
-    except SpecError as error:
-        raise StudyError(error.problems) from error
-    if design.items:
-        counts = {ITEMS: len(design.items), **counts}
-    return ImportReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes[:MAX_NOTES])
-
-
-def _take_study(study: Study, job: BackgroundJob, user: User) -> ImportReport:
-    entries = job.parameters["mapping"]
-    dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
-    if entries.get("dataset") and dataset is None:
+    source = read_study_upload(upload.files, entries.get("format", ""), watch=upload.watch(job), names=names)
+    chosen = entries.get("dataset")
+    if chosen and isinstance(source, Study) and not Dataset.objects.filter(pk=chosen).exists():
         raise StudyError(["the dataset that you chose was deleted: choose another one"])
-    slug = entries.get("slug") or slugify_name(study.name)
-    report = write_study(study, slug, user, dataset, dry_run=job.kind == CHECK)
-    if report.counts.get(SKIPPED) and not report.counts[TRIALS]:
-        report.notes.insert(0, "All trials of these files are here already: the import adds no trial.")
-    if dataset is not None:
-        report.notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
-    source = FORMATS[study.tool].label if study.tool in FORMATS else study.tool
-    return replace(report, source=source, notes=report.notes[:MAX_NOTES])
-
-
-def _take_snapshot(path: Path, job: BackgroundJob, user: User) -> ImportReport:
-    result = import_snapshot(path, user, dry_run=job.kind == CHECK)
-    notes = []
-    if job.parameters["mapping"].get("slug") or job.parameters["mapping"].get("dataset"):
-        notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
-    dataset = result.dataset
-    return ImportReport(
-        source=SOURCES[result.kind],
-        experiment=result.experiment.slug if result.experiment else "",
-        dataset=[] if result.experiment else [dataset.slug, dataset.version],
-        counts={
-            LABELS.get(name, name.capitalize()): number
-            for name, number in result.rows.items()
-            if number and LINKS not in name
-        },
-        notes=[*notes, *result.remarks],
-        renamed=result.renamed,
-    )
+    job.enter(SAVING)
+    if isinstance(source, Study):
+        source = _report_progress(source, upload, job)
+    report = import_source(source, ImportOptions(user, names, dataset, dry_run=job.kind == CHECK))
+    if isinstance(source, SnapshotFile) and any(asdict(names).values()):
+        note = "A snapshot or bundle has its own names and dataset; those that you entered are not used."
+        report.notes.insert(0, note)
+    return replace(report, notes=report.notes[:MAX_NOTES])
 
 
 def _report_progress(study: Study, upload: PendingUpload, job: BackgroundJob) -> Study:

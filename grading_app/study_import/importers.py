@@ -67,6 +67,8 @@ def read_source(
         inside = list(folder.iterdir())
         source = _read(inside[0] if len(inside) == 1 and inside[0].is_dir() else folder, format_name, names, watch)
         return source if isinstance(source, StudyDesign) else replace(source, scratch=(*source.scratch, scratch))
+    except StudyError:
+        raise
     except (FileError, *BROKEN) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
 

@@ -28,7 +28,7 @@ from grading_app.models import (
     Rating,
     SupersededVerdict,
 )
-from grading_app.publish.export.study_rows import TABLES, StudyTable
+from grading_app.publish.export.study_rows import StudyTable, translate
 from grading_app.study_import.study_files import encode_value
 from runs_app.models import Annotation, Attempt, ExternalCall, ItemText, Point, Preflight, Trial
 
@@ -108,15 +108,15 @@ def write_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> 
 # --- lines of an archive ----------------------------------------------------------------------------------------------
 
 
-def drop_tables() -> None:
-    names = [prefix + part.table for part in TABLES for prefix in (ROWS_OF, KEYS)]
-    execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
-
-
 def load_lines(archive: zipfile.ZipFile, name: str, table: str, columns: Sequence[str] = ("id",)) -> None:
-    """Copy the lines of a part into a temporary table, in pieces of constant size. columns: keys to read from each."""
+    """Copy the lines of a part into a table of this transaction, in pieces of constant size.
+
+    columns: keys to read from each line.
+    """
     keys = "".join(f", {key} bigint GENERATED ALWAYS AS ((line ->> '{key}')::bigint) STORED" for key in columns)
-    execute(f"CREATE TEMPORARY TABLE {table} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb{keys})")
+    execute(f"""DROP TABLE IF EXISTS {table};
+        CREATE TEMPORARY TABLE {table} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb{keys})
+        ON COMMIT DROP""")
     if name in archive.namelist():
         # A line is one value of COPY's text format.
         with open_raw_cursor() as cursor, cursor.copy(f"COPY {table} (line) FROM STDIN") as copy:
@@ -131,10 +131,33 @@ def load_part(archive: zipfile.ZipFile, part: StudyTable) -> None:
     load_lines(archive, part.file_name, rows)
     if part.has_key:
         sequence = f"nextval(pg_get_serial_sequence('{part.table}', '{part.model._meta.pk.attname}'))"
-        execute(f"""CREATE TEMPORARY TABLE {keys} AS SELECT old, {sequence} AS new, NULL::text AS name,
-            NULL::integer AS version FROM (SELECT id AS old FROM {rows} ORDER BY place) AS numbered;
+        execute(f"""DROP TABLE IF EXISTS {keys};
+            CREATE TEMPORARY TABLE {keys} ON COMMIT DROP AS
+            SELECT old, {sequence} AS new, NULL::text AS name, NULL::integer AS version
+            FROM (SELECT id AS old FROM {rows} ORDER BY place) AS numbered;
             CREATE UNIQUE INDEX ON {keys} (old);
             ANALYZE {keys}""")
+
+
+def insert_part(
+    part: StudyTable,
+    local: dict[str, str],
+    params: Mapping[str, Any] | None = None,
+    *,
+    lookup: tuple[str, str, str] = (KEYS, "old", "new"),
+    joins: str = "",
+) -> None:
+    """Insert the loaded rows of a part, with the keys in them translated.
+
+    local: SQL of the columns that the file does not hold. lookup: the prefix of the tables `m` of keys, with the
+    columns of a key in the file and of the key here.
+    """
+    prefix, old, new = lookup
+    cells = {column.attname: translate(column, "r", *lookup) for column in part.list_columns()} | local
+    if part.has_key:
+        cells[part.model._meta.pk.attname] = f"m.{new}"
+        joins = f"JOIN {prefix}{part.table} m ON m.{old} = x.id {joins}"
+    insert_lines(part.model, f"{ROWS_OF}{part.table} x", cells, params, joins=joins)
 
 
 def read_lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:

@@ -20,13 +20,12 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.db import DataError, IntegrityError, models, transaction
+from django.db import models
 from django.utils import timezone
 from PIL import Image
 
@@ -43,7 +42,7 @@ from grading_app.models import (
     Rating,
     RatingQueue,
 )
-from grading_app.publish.export.bundle_kinds import DATASET, DESIGN, KINDS
+from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN, KINDS
 from grading_app.publish.export.snapshot_check import (
     BROKEN,
     IMAGES,
@@ -52,31 +51,29 @@ from grading_app.publish.export.snapshot_check import (
     STUDY,
     UNREADABLE,
     SnapshotFileError,
-    SnapshotVerdict,
     describe_damage,
     describe_schema,
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, build_rules, translate
+from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable
 from grading_app.study_import.design_bundle import complete_design, reuse_rows
 from grading_app.study_import.row_writer import (
     KEYS,
     ROWS_OF,
     STREAMED,
-    drop_tables,
     execute,
-    insert_lines,
+    insert_part,
     list_new_keys,
     load_part,
     map_keys,
     read_lines,
     select,
 )
+from grading_app.study_import.source_import import ImportOptions, ImportReport, SourceImport
 from grading_app.study_import.study_completion import check_definitions, complete_study
-from grading_app.study_import.upload_reader import verify_in_limits
+from grading_app.study_import.upload_reader import SnapshotFile, read_snapshot
 from runs_app.models import (
     DeletedRun,
-    Dimension,
     Experiment,
     ItemText,
     TextSet,
@@ -89,59 +86,27 @@ MAX_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
 ASPECT = "import"
+SOURCES = {
+    STUDY: "Evalsite snapshot",
+    DATASET: "Bundle of a dataset",
+    DESIGN: "Bundle of a design",
+    ANALYSIS: "Bundle of an analysis",
+}
+LABELS = {"assets": "Images", "superseded verdicts": "Former verdicts"}
 IS_DRAFT = "x.line ->> 'status' = 'draft'"  # SQL: whether the row x of the file is a draft.
 
 
-@dataclass
-class SnapshotImport:
-    """The result of an import.
-
-    experiment: None for the bundle of a dataset. rows: new rows by table. renamed: pairs of a name in the file and the
-    name here. remarks: what a bundle leaves to do.
-    """
-
-    kind: str
-    dataset: Dataset
-    experiment: Experiment | None
-    content: str
-    rows: dict[str, int] = field(default_factory=dict)
-    renamed: list[tuple[str, str]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def target(self) -> Experiment | Dataset:
-        return self.experiment or self.dataset
-
-
-def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> SnapshotImport:
-    """Import the study of a snapshot, or the content of a bundle.
-
-    Raise SnapshotFileError, and change nothing, if the file cannot be imported.
+def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> ImportReport:
+    """Import the study of a snapshot, or the content of a bundle. Raise FileError, and change nothing, if that fails.
 
     A dry run does the same and takes everything back.
     """
-    _check_size(path)
-    verdict = verify_in_limits(path, build_rules())
-    if problem := describe_schema(verdict.schema):
-        raise SnapshotFileError(f"{path.name} has {problem}")
-    if verdict.problems:
-        raise SnapshotFileError(f"{path.name} cannot be imported: {'; '.join(verdict.problems[:5])}")
-    if verdict.kind not in KINDS:
-        raise SnapshotFileError(f"{path.name} is of the unknown kind {verdict.kind[:40]!r}; update this site")
-    try:
-        with zipfile.ZipFile(path) as archive, transaction.atomic():
-            result = _Import(archive, owner, verdict, path.name).run(write_files=not dry_run)
-            transaction.set_rollback(dry_run)
-            return result
-    except SnapshotFileError:
-        raise
-    except (DataError, IntegrityError) as error:
-        raise SnapshotFileError(f"{path.name}: the database refuses a row: {str(error).splitlines()[0]}") from error
-    except UNREADABLE as error:
-        raise SnapshotFileError(f"{path.name} cannot be imported: {error}") from error
+    check_size(path)
+    return SnapshotImport(read_snapshot(path), ImportOptions(owner, dry_run=dry_run)).run()
 
 
-def _check_size(path: Path) -> None:
+def check_size(path: Path) -> None:
+    """Raise SnapshotFileError for an archive that is damaged or too large to be loaded."""
     try:
         with zipfile.ZipFile(path) as archive:
             parts = archive.infolist()
@@ -154,34 +119,46 @@ def _check_size(path: Path) -> None:
         raise SnapshotFileError(f"{path.name} is too large: at most {MAX_PARTS:,} parts, {MAX_BYTES // 2**30} GB")
 
 
-class _Import:
-    def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: SnapshotVerdict, file_name: str) -> None:
-        self.archive = archive
-        self.owner = owner
-        self.kind, self.content = verdict.kind, verdict.content
-        self.tables = KINDS[self.kind]
-        self.file_name = file_name
-        self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
-        self.rows: dict[str, int] = {}
-        self.renamed: list[tuple[str, str]] = []
+class SnapshotImport(SourceImport[SnapshotFile]):
+    """The import of a snapshot or bundle whose rows were checked."""
+
+    unreadable = UNREADABLE
+
+    def __init__(self, source: SnapshotFile, options: ImportOptions) -> None:
+        super().__init__(source, options)
+        self.name = self.file_name = source.path.name
         self._versions: dict[tuple[str, str], tuple[str, int]] = {}  # By table and name in the file: the newest here.
         self._placeholder: User | None = None
 
-    def run(self, *, write_files: bool) -> SnapshotImport:
+    def write(self) -> ImportReport:
+        verdict = self.source.verdict
+        check_size(self.source.path)
+        if problem := describe_schema(verdict.schema):
+            raise SnapshotFileError(f"{self.name} has {problem}")
+        if verdict.problems:
+            raise SnapshotFileError(f"{self.name} cannot be imported: {'; '.join(verdict.problems[:5])}")
+        if verdict.kind not in KINDS:
+            raise SnapshotFileError(f"{self.name} is of the unknown kind {verdict.kind[:40]!r}; update this site")
+        self.kind, self.tables = verdict.kind, KINDS[verdict.kind]
+        with zipfile.ZipFile(self.source.path) as self.archive:
+            return self._write_rows()
+
+    def _write_rows(self) -> ImportReport:
         names = set(self.archive.namelist())
+        self.names: Mapping[str, Mapping[str, str]] = json.loads(self.archive.read("names.json"))
         if unknown_parts := [
             name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
             raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
-        drop_tables()
         for part in self.tables:
             load_part(self.archive, part)
-        remarks = reuse_rows(self.names) if self.kind == DESIGN else []
-        for part in self.tables:
-            (self.rows[str(part.model._meta.verbose_name_plural)],) = select(
-                f"SELECT count(*) FROM {ROWS_OF}{part.table}"
-            )
-        self._take_images(write_files=write_files)
+        notes = reuse_rows(self.names) if self.kind == DESIGN else []
+        counts = {
+            str(part.model._meta.verbose_name_plural): select(f"SELECT count(*) FROM {ROWS_OF}{part.table}")[0]
+            for part in self.tables
+            if not part.model._meta.auto_created
+        }
+        self._take_images()
         for part in self.tables:
             self._name_rows(part)
             self._insert(part)
@@ -196,16 +173,23 @@ class _Import:
         dataset: Dataset = self._get_only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._get_only(Experiment)
         if self.kind == DESIGN and experiment is not None:
-            remarks += complete_design(experiment, self.names)
-        drop_tables()
+            notes += complete_design(experiment, self.names)
         source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
         reason = f"Imported from the {source} {self.file_name}"[:500]
-        record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
+        content = self.source.verdict.content
+        record_changes([(experiment or dataset, "", content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
         for model in ARRIVAL:
             rows = model._default_manager.filter(pk__in=new.get(model, [])).exclude(status="draft")
             # Everybody reads the history of a definition: it does not name the file, because a study may be private.
             record_changes([(row, "", ARRIVAL[model]) for row in rows], by=self.owner, reason="Imported with a study")
-        return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
+        return ImportReport(
+            SOURCES[self.kind],
+            experiment.slug if experiment else "",
+            dataset=[] if experiment else [dataset.slug, dataset.version],
+            counts={LABELS.get(name, name.capitalize()): number for name, number in counts.items() if number},
+            notes=notes,
+            content=content,
+        )
 
     def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
@@ -214,7 +198,7 @@ class _Import:
             raise SnapshotFileError(f"{self.file_name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
         return model._default_manager.get(pk=keys[0])
 
-    def _take_images(self, *, write_files: bool) -> None:
+    def _take_images(self) -> None:
         """Check each image, and store the ones that this site does not have."""
         rows_by_name = {f"{IMAGES}{row['sha256']}.{row['format']}": row for _, row in read_lines(Asset)}
         for name, row in rows_by_name.items():
@@ -230,7 +214,7 @@ class _Import:
                 file.flush()
                 asset = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
                 image = BufferedImage(path=Path(file.name), original_name="", **asset)
-                store_images([image], write_files=write_files)
+                store_images([image], write_files=not self.options.dry_run)
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -258,24 +242,15 @@ class _Import:
             candidate, latest = self._versions[part.table, name]
             self._versions[part.table, name] = candidate, latest + 1
             return candidate, latest + 1
-        if issubclass(part.model, Dimension):
-            # Models see the name of a dimension, and norms are matched by it: another name would be another content.
-            version = Dimension.get_next_version(name)
-            if version > 1:
-                self.renamed.append((f"dimension {name}", f"{name}@{version}"))
-            self._versions[part.table, name] = name, version
-            return name, version
         names_in_file = set(select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
         manager: Any = part.model._default_manager
-        candidate, number = name, 2
-        while candidate in names_in_file or manager.filter(**{part.name: candidate}).exists():
-            candidate, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
-        if candidate != name:
-            self.renamed.append((f"{part.model._meta.verbose_name} {name}", candidate))
+        chosen, version = self.choose_name(
+            part.model, name, lambda one: one in names_in_file or manager.filter(**{part.name: one}).exists()
+        )
         if not issubclass(part.model, Versioned):
-            return candidate, None
-        self._versions[part.table, name] = candidate, 1
-        return candidate, 1
+            return chosen, None
+        self._versions[part.table, name] = chosen, version
+        return chosen, version
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -298,19 +273,13 @@ class _Import:
                     f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
                 )
         params: dict[str, Any] = {}
-        cells: dict[str, str] = {}
-        for column in part.list_columns():
-            is_new = column.primary_key and part.has_key
-            cells[column.attname] = "m.new" if is_new else translate(column, "r", KEYS, "old", "new")
+        local = {column.attname: self._build_local_sql(part, column, params) for column in part.list_local_columns()}
         if part.model in ARRIVAL:
             # Rows with parts arrive as drafts: their parts are inserted afterwards.
             has_parts = part.model in (Dataset, TextSet)
             arrival = "draft" if has_parts else ARRIVAL[part.model]
-            cells["status"] = f"CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{arrival}' END"
-        for column in part.list_local_columns():
-            cells[column.attname] = self._build_local_sql(part, column, params)
-        keys = f"JOIN {KEYS}{part.table} m ON m.old = x.id" if part.has_key else ""
-        insert_lines(part.model, f"{ROWS_OF}{part.table} x", cells, params, joins=keys)
+            local["status"] = f"CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{arrival}' END"
+        insert_part(part, local, params)
 
     def _build_local_sql(self, part: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:
         """Return SQL for a column that the file does not hold, and add its value to the parameters."""

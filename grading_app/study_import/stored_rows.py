@@ -43,7 +43,7 @@ from grading_app.models import (
     StoredRows,
     SupersededVerdict,
 )
-from grading_app.publish.export.snapshot_check import verify
+from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
 from grading_app.publish.export.snapshots import SnapshotError, write_archive
 from grading_app.publish.export.study_rows import (
     BY_MODEL,
@@ -52,12 +52,10 @@ from grading_app.publish.export.study_rows import (
     RUNS,
     TABLES,
     StudyRowReader,
-    StudyTable,
-    translate,
 )
 from grading_app.results.cached_aggregates import WORKER_FAILED
 from grading_app.results.headlines import load_headlines
-from grading_app.study_import.row_writer import ROWS_OF, execute, insert_lines, load_lines
+from grading_app.study_import.row_writer import ROWS_OF, execute, insert_lines, insert_part, load_lines
 from runs_app.deletion import delete_trials
 from runs_app.models import Annotation, Attempt, CachedAnswer, Experiment, ExternalCall, ItemText, LedgerEntry, Trial
 
@@ -236,7 +234,6 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
         )
         before = _list_differences(experiment)
         stored.delete()
-        _drop_temporary_tables()
         for part in (*REFERENCES, *MOVED):
             table = f"{KEYS}{part.table}"
             load_lines(archive, f"{SITE}{part.table}.jsonl", table, ("n", "id"))
@@ -246,7 +243,12 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
             LedgerEntry.objects.filter(run__experiment=experiment)._raw_delete(connection.alias)
             for part in MOVED:
                 load_lines(archive, part.file_name, f"{ROWS_OF}{part.table}")
-                _insert(part)
+                local = {
+                    column.attname: f"h.{connection.ops.quote_name(column.attname)}"
+                    for column in part.list_local_columns()
+                }
+                joins = f"CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, m.line) h"
+                insert_part(part, local, lookup=(KEYS, "n", "id"), joins=joins)
                 progress.add(size // len(MOVED))
         for model in WHOLE:
             lines = f"{ROWS_OF}{model._meta.db_table}"
@@ -267,7 +269,6 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
                 f"a row of {experiment} refers to a row that was deleted meanwhile: {problem}"
             ) from error
         CachedAggregate.objects.filter(experiment=experiment).delete()
-        _drop_temporary_tables()
         _refuse_new_differences(experiment, before)
 
 
@@ -350,7 +351,7 @@ def _verify_file(path: Path, digest: str) -> dict[str, str]:
     """Return the checksums of the parts. Raise StorageError if the file is missing, or is not what its digest says."""
     try:
         verdict = verify(path)
-    except ValueError as error:
+    except SnapshotFileError as error:
         raise StorageError(str(error)) from error
     if verdict.digest != digest or verdict.problems:
         raise StorageError(f"{path.name} was changed: {'; '.join(verdict.problems[:3]) or 'its digest differs'}")
@@ -373,22 +374,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _insert(part: StudyTable) -> None:
-    """Insert the loaded rows with the keys that they had on this site."""
-    held = {column.attname: translate(column, "r", KEYS, "n", "id") for column in part.list_columns()}
-    local = {column.attname: f"h.{connection.ops.quote_name(column.attname)}" for column in part.list_local_columns()}
-    joins = f"""JOIN {KEYS}{part.table} k ON k.n = x.id
-        CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, k.line) h"""
-    cells = held | local | {part.model._meta.pk.attname: "k.id"}
-    insert_lines(part.model, f"{ROWS_OF}{part.table} x", cells, joins=joins)
-
-
-def _drop_temporary_tables() -> None:
-    tables = [f"{KEYS}{part.table}" for part in (*REFERENCES, *MOVED)]
-    tables += [f"{ROWS_OF}{table}" for table, _ in _list_conditions()] + [f"{ROWS_OF}{ItemText._meta.db_table}"]
-    execute(f"DROP TABLE IF EXISTS {', '.join(tables)}")
 
 
 def _list_differences(experiment: Experiment) -> set[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from datasets_app.importing.records import BufferedImage
+from datasets_app.importing.records import BufferedImage, FileError
 
 MAX_PROBLEMS = 20
 UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
@@ -19,14 +19,13 @@ SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
 LIMIT_STOPS = {"max_tokens": "length", "model_length": "length"}  # Names of other tools for a reached limit.
 
 
-class StudyError(Exception):
+class StudyError(FileError):
     """A study that cannot be imported. Each of `problems` names the file, and the row if there is one."""
 
     def __init__(self, problems: Sequence[str]) -> None:
+        more = len(problems) - MAX_PROBLEMS
+        super().__init__("\n".join([*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]))
         self.problems = list(problems)
-        shown = self.problems[:MAX_PROBLEMS]
-        more = len(self.problems) - len(shown)
-        super().__init__("\n".join([*shown, *([f"and {more} more"] if more else [])]))
 
 
 @contextmanager
@@ -375,30 +374,3 @@ class StudyDesign:
     content: Mapping[str, Any]
     notes: Sequence[str]
     items: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass
-class ImportReport:
-    """The content of an import, or the problems that prevent it.
-
-    counts: by their labels for people. renamed: pairs of a name in the files and its name here. problem_count: with the
-    problems that are not stored.
-    """
-
-    source: str = ""
-    experiment: str = ""
-    dataset: list[Any] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    renamed: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    problem_count: int = 0
-
-    @property
-    def is_ok(self) -> bool:
-        return not self.problem_count
-
-    @property
-    def target(self) -> str:
-        """Return the name of the experiment, or of the dataset of a bundle without one."""
-        return self.experiment or "@".join(map(str, self.dataset))

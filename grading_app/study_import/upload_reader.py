@@ -1,6 +1,8 @@
-"""The reading of studies and snapshots in a process of its own, without keys or database, under limits.
+"""The reading of studies, designs and snapshots in a process of its own, without keys or database, under limits.
 
-`limited_reader.run_reader` runs `read` in that process, and `read_study_upload` in the worker takes over its results.
+Any member may upload a file, and the worker that imports it holds keys and the database. `run_reader` runs `read` in
+the process, and `read_study_upload` in the worker takes over its result. The worker copies the lines of a snapshot as
+they are, after the process has checked each value.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from datasets_app.importing.reader_process import report_progress
 from datasets_app.importing.records import FileError, ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
 from grading_app.publish.export.row_checks import ColumnRule, Rules
-from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, describe_damage, verify
+from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, verify
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
 from grading_app.study_import.study_files import link_or_copy, load_study_files, write_study_files
 
@@ -28,19 +30,21 @@ READER = "grading_app.study_import.upload_reader:read"
 SNAPSHOT = "snapshot"
 COMMAND_HINT = re.compile(r"no known format; name one with --format: .*", re.DOTALL)
 PAGE_HINT = "the format is not recognised; choose it under Format, or import a table of items as a dataset"
-PROBLEMS, DESIGN, IS_SNAPSHOT = "problems.json", "design.json", "snapshot"
+LOCAL_SNAPSHOT = "local snapshot"  # Of an operator: without the limits of uploads.
+RESULT = "result.json"
+SECONDS = 6 * 3600  # A million trials of a snapshot take about a minute.
 STUDY = "study"  # The folder of several files; a study without a name is called so.
 ODD = re.compile(r"[^\w. ()+,=@-]")
 LONGEST_NAME = 120
 
 
-@dataclass
-class StudyReading:
-    """The result of reading an upload: a study or a design; neither for the archive of a snapshot or bundle."""
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A snapshot or bundle, with the verdict of a check of all its rows. scratch: the folder that holds it, if any."""
 
-    study: Study | None
-    scratch: ScratchFolder
-    design: StudyDesign | None = None
+    path: Path
+    verdict: SnapshotVerdict
+    scratch: ScratchFolder | None = None
 
 
 def read_study_upload(
@@ -49,49 +53,78 @@ def read_study_upload(
     limits: Limits = LIMITS,
     watch: Watch | None = None,
     names: DesignNames = NAMES_OF_FILE,
-) -> StudyReading:
-    """Read the files in a separate process. Raise FileError or StudyError if they cannot be imported."""
+) -> Study | StudyDesign | SnapshotFile:
+    """Read the files in a separate process. Raise FileError if they cannot be imported."""
     scratch = ScratchFolder()
-    run_reader(scratch, READER, files, limits, watch, format=format_name, names=asdict(names))
-    if (scratch.path / PROBLEMS).exists():
-        raise StudyError(json.loads((scratch.path / PROBLEMS).read_text(encoding="utf-8")))
-    if (scratch.path / IS_SNAPSHOT).exists():
-        return StudyReading(None, scratch)
-    if (scratch.path / DESIGN).exists():
-        design = StudyDesign(**json.loads((scratch.path / DESIGN).read_text(encoding="utf-8")))
-        return StudyReading(None, scratch, design)
-    return StudyReading(replace(load_study_files(scratch.path), scratch=(scratch,)), scratch)
+    result = _run_reader(scratch, files, format_name, limits, watch, names)
+    if "problems" in result:
+        raise StudyError(result["problems"])
+    if "design" in result:
+        return StudyDesign(**result["design"])
+    if "verdict" in result:
+        path = place_files(list(files.values()), scratch.path / "archive")
+        return SnapshotFile(path, SnapshotVerdict(**result["verdict"]), scratch)
+    return replace(load_study_files(scratch.path), scratch=(scratch,))
+
+
+def read_snapshot(path: Path) -> SnapshotFile:
+    """Check the file and its rows in a separate process. Raise SnapshotFileError if it cannot be read."""
+    limits = replace(LIMITS, reader_seconds=SECONDS)
+    try:
+        result = _run_reader(ScratchFolder(), {"snapshot": FileToRead(path, path.name)}, LOCAL_SNAPSHOT, limits)
+    except FileError as error:
+        raise SnapshotFileError(str(error)) from error
+    return SnapshotFile(path, SnapshotVerdict(**result["verdict"]))
+
+
+def _run_reader(
+    scratch: ScratchFolder,
+    files: Mapping[str, FileToRead],
+    format_name: str,
+    limits: Limits,
+    watch: Watch | None = None,
+    names: DesignNames = NAMES_OF_FILE,
+) -> dict[str, Any]:
+    from grading_app.publish.export.study_rows import build_rules  # The process has no models.
+
+    request = {"format": format_name, "names": asdict(names), "rules": build_rules()}
+    run_reader(scratch, READER, files, limits, watch, **request)
+    result: dict[str, Any] = json.loads((scratch.path / RESULT).read_text(encoding="utf-8"))
+    return result
 
 
 def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
-    """Read the files of the request in the limited process, and write the study or its problems into the folder."""
+    """Read the files of the request in the limited process, and write the result into the folder."""
+    try:
+        result = _read(request, out, limits)
+    except StudyError as error:
+        # The problems must not name the path of the temporary folder or the options of the command.
+        problems = [problem.replace(f"{out / STUDY}/", "") for problem in error.problems]
+        result = {"problems": [COMMAND_HINT.sub(PAGE_HINT, problem) for problem in problems]}
+    (out / RESULT).write_text(json.dumps(result), encoding="utf-8")
+
+
+def _read(request: Mapping[str, Any], out: Path, limits: Limits) -> dict[str, Any]:
+    """Return the verdict on a snapshot, or a design. Write a study into the folder."""
     from grading_app.study_import.importers import read_source
 
     files = [FileToRead(Path(path), name) for path, name in request["files"].values()]
     format_name = request["format"]
-    try:
-        if format_name in ("", SNAPSHOT) and is_snapshot(files[0].path):
-            if len(files) > 1:
-                raise StudyError([f"{files[0].name} is a snapshot or bundle: choose it alone"])
-            _check_size(files[0], limits)
-            (out / IS_SNAPSHOT).touch()
-        elif format_name == SNAPSHOT:
-            raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
-        else:
-            names = DesignNames(**request["names"])
-            source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
-            if isinstance(source, StudyDesign):
-                (out / DESIGN).write_text(json.dumps(asdict(source)), encoding="utf-8")
-            else:
-                write_study_files(source, out)
-    except StudyError as error:
-        # The problems must not name the path of the temporary folder or the options of the command.
-        (out / PROBLEMS).write_text(
-            json.dumps(
-                [COMMAND_HINT.sub(PAGE_HINT, problem.replace(f"{out / STUDY}/", "")) for problem in error.problems]
-            ),
-            encoding="utf-8",
-        )
+    if format_name == LOCAL_SNAPSHOT:
+        return {"verdict": asdict(verify(files[0].path, load_rules(request["rules"])))}
+    if format_name in ("", SNAPSHOT) and is_snapshot(files[0].path):
+        if len(files) > 1:
+            raise StudyError([f"{files[0].name} is a snapshot or bundle: choose it alone"])
+        _check_size(files[0], limits)
+        return {"verdict": asdict(verify(place_files(files, out / STUDY), load_rules(request["rules"])))}
+    if format_name == SNAPSHOT:
+        raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
+    names = DesignNames(**request["names"])
+    source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
+    if isinstance(source, StudyDesign):
+        return {"design": asdict(source)}
+    write_study_files(source, out)
+    return {}
 
 
 def is_snapshot(path: Path) -> bool:
@@ -139,45 +172,8 @@ def safe_name(name: str) -> str:
     return plain if len(plain) <= LONGEST_NAME or not dot else f"{stem[: LONGEST_NAME - 20]}.{suffix[:18]}"
 
 
-# --- snapshots and bundles --------------------------------------------------------------------------------------------
-
-# Any member may upload a file that verifies, and the worker that imports it holds keys and the database. So the process
-# parses the file, and the worker copies the checked lines as they are.
-
-READER_OF_SNAPSHOTS = "grading_app.study_import.upload_reader:read_snapshot"
-VERDICT, PROBLEM = "verdict.json", "problem.json"
-SECONDS = 6 * 3600  # A million trials take about a minute.
-
-
-def verify_in_limits(path: Path, rules: Mapping[str, Any]) -> SnapshotVerdict:
-    """Check the file and its rows. Raise SnapshotFileError if it cannot be read within the limits.
-
-    rules: as `study_rows.build_rules` returns them.
-    """
-    if not path.is_file():
-        raise SnapshotFileError(describe_damage(path, FileNotFoundError()))
-    scratch = ScratchFolder()
-    limits = replace(LIMITS, reader_seconds=SECONDS)
-    try:
-        run_reader(scratch, READER_OF_SNAPSHOTS, {"snapshot": FileToRead(path, path.name)}, limits, rules=dict(rules))
-    except FileError as error:
-        raise SnapshotFileError(str(error)) from error
-    if (scratch.path / PROBLEM).exists():
-        raise SnapshotFileError(json.loads((scratch.path / PROBLEM).read_text(encoding="utf-8")))
-    return SnapshotVerdict(**json.loads((scratch.path / VERDICT).read_text(encoding="utf-8")))
-
-
-def read_snapshot(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
-    """Check the file of the request in the limited process, and write the verdict into the folder."""
-    try:
-        verdict = verify(Path(request["files"]["snapshot"][0]), load_rules(request["rules"]))
-    except SnapshotFileError as error:
-        (out / PROBLEM).write_text(json.dumps(str(error)), encoding="utf-8")
-        return
-    (out / VERDICT).write_text(json.dumps(asdict(verdict)), encoding="utf-8")
-
-
 def load_rules(content: Mapping[str, Any]) -> Rules:
+    """Return the rules as `study_rows.build_rules` made them, after a way through JSON."""
     return {
         table: {name: ColumnRule(**{**rule, "choices": tuple(rule["choices"])}) for name, rule in columns.items()}
         for table, columns in content.items()

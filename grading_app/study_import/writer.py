@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.db import DataError, IntegrityError, connection, transaction
+from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
@@ -24,10 +24,11 @@ from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.models import GradeCondition, Grading
+from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.row_writer import reserve_keys, write_rows
+from grading_app.study_import.source_import import ImportOptions, ImportReport, SourceImport, number_names
 from grading_app.study_import.study import (
     USAGE,
-    ImportReport,
     Study,
     StudyCall,
     StudyCondition,
@@ -39,7 +40,7 @@ from grading_app.study_import.study import (
 )
 from grading_app.study_import.study_checks import check_design, check_items, check_trial
 from grading_app.study_import.study_completion import count_rows
-from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
 from runs_app.models import (
@@ -90,57 +91,6 @@ ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS = "Items", "Conditions", "Trials", "
 SCORES, VERDICTS, SKIPPED = "Scores", "Verdicts of judges", "Trials that are here already"
 
 
-def write_study(
-    study: Study, slug: str, owner: User, dataset: Dataset | None = None, *, dry_run: bool = False
-) -> ImportReport:
-    """Write the study under this name, or add the trials that an earlier import of it did not have.
-
-    dataset: an approved dataset with the items of the study, by key; None to create one from the study. A dry run
-    writes the same rows and takes them back. Raise StudyError and write nothing in three cases: the name belongs to
-    another experiment or dataset, a trial names an unknown item, or the database cannot store a value.
-    """
-    check_design(study)
-    try:
-        with transaction.atomic():
-            if dataset is None:  # Files first, so that no row names a missing file.
-                store_images((item.image for item in study.items if item.image), write_files=not dry_run)
-            experiment = _find_experiment(study, slug, owner, dataset)
-            report = _StudyWriter(study, experiment, owner).write()
-            transaction.set_rollback(dry_run)
-            return report
-    except (DataError, IntegrityError) as error:
-        raise StudyError([f"{study.name}: the database refuses a row: {str(error).splitlines()[0]}"]) from error
-
-
-def _find_experiment(study: Study, slug: str, owner: User, dataset: Dataset | None) -> Experiment:
-    """Return the experiment of an earlier import, or a new one. Raise StudyError if the study cannot be in it."""
-    experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
-    if experiment is None:
-        experiment = Experiment.objects.create(
-            slug=slug,
-            title=study.name,
-            owner=owner,
-            dataset=dataset or create_dataset(study, slug, owner),
-            imported_from=study.tool,
-            status=Experiment.Status.ACTIVE,
-            # The repetitions rise when the trials have been read.
-            **{"samples": 1, **study.settings},
-        )
-    elif experiment.imported_from != study.tool:
-        raise StudyError([f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"])
-    elif dataset is not None and dataset != experiment.dataset:
-        raise StudyError([f"the experiment {slug} has the dataset {experiment.dataset}: choose another name"])
-    if dataset is not None:
-        if dataset.status != Dataset.Status.APPROVED:
-            raise StudyError([f"the dataset {dataset} is not approved"])
-        keys = set(dataset.items.values_list("key", flat=True))
-        if problems := [
-            f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys
-        ]:
-            raise StudyError(problems)
-    return experiment
-
-
 def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
     """Yield lists of at most BATCH trials. Long answers make shorter lists, so that the memory has a limit."""
     batch: list[StudyTrial] = []
@@ -155,18 +105,35 @@ def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
         yield batch
 
 
-class _StudyWriter:
-    """The writer of one study. Its rows by the keys of the study: items, dimensions, conditions, waves, scorers.
+class StudyImport(SourceImport[Study]):
+    """The import of a study: under a new name, or the trials that an earlier import of it did not have.
 
-    runs: by the keys of condition and wave. scorers: those of judges are there from the start. last_trial: the largest
-    key of a trial before this import.
+    Raise StudyError in three cases: the name belongs to another experiment or dataset, a trial names an unknown item,
+    or the database cannot store a value. runs: by the keys of condition and wave. items, dimensions, conditions, waves,
+    scorers: by the keys of the study. last_trial: the largest key of a trial before this import.
     """
 
-    def __init__(self, study: Study, experiment: Experiment, owner: User) -> None:
-        self.study, self.experiment, self.owner = study, experiment, owner
-        self.items: dict[str, int] = dict(experiment.dataset.items.values_list("key", "pk"))
+    def __init__(self, source: Study, options: ImportOptions) -> None:
+        super().__init__(source, options)
+        self.study, self.name = source, source.name
         self.dimensions: dict[str, int] = {}
         self.conditions: dict[str, Condition] = {}
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.scorers: dict[str, GradeCondition] = {}  # Those of judges are there from the start.
+        self.counts: Counter[str] = Counter()
+        self.samples = 1
+        self.recovered = 0  # Trials that failed here and are done in the files.
+        self.changed = 0  # Trials with another answer in the files than here.
+        self.first_changes: list[str] = []  # Their places.
+
+    def write(self) -> ImportReport:
+        study = self.study
+        check_design(study)
+        if self.options.dataset is None:  # Files first, so that no row names a missing file.
+            images = (item.image for item in study.items if item.image)
+            store_images(images, write_files=not self.options.dry_run)
+        self.experiment = experiment = self._find_experiment()
+        self.items: dict[str, int] = dict(experiment.dataset.items.values_list("key", "pk"))
         self.waves = {
             part.number: Wave.objects.get_or_create(
                 experiment=experiment,
@@ -175,17 +142,7 @@ class _StudyWriter:
             )[0]
             for part in study.waves
         }
-        self.runs: dict[tuple[int, int], Run] = {}
-        self.scorers: dict[str, GradeCondition] = {}
         self.last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
-        self.counts: Counter[str] = Counter()
-        self.samples = 1
-        self.recovered = 0  # Trials that failed here and are done in the files.
-        self.changed = 0  # Trials with another answer in the files than here.
-        self.first_changes: list[str] = []  # Their places.
-
-    def write(self) -> ImportReport:
-        study, experiment = self.study, self.experiment
         self._write_design()
         for name, judge in study.judges.items():
             self.scorers[name] = self._create_judge(judge)
@@ -196,20 +153,57 @@ class _StudyWriter:
         # The files may have more repetitions than at the first import.
         Experiment.objects.filter(pk=experiment.pk, samples__lt=self.samples).update(samples=self.samples)
         count_rows(experiment)
-        notes = list(study.notes)
+        shown = dict.fromkeys((ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS), 0)
+        shown |= {ITEMS: len(self.items), CONDITIONS: len(self.conditions), **+self.counts}
+        source = FORMATS[study.tool].label if study.tool in FORMATS else study.tool
+        return ImportReport(source, experiment.slug, counts=shown, notes=list(self._describe_remains()))
+
+    def _describe_remains(self) -> Iterator[str]:
+        """Yield sentences about what was not taken."""
+        if self.counts[SKIPPED] and not self.counts[TRIALS]:
+            yield "All trials of these files are here already: the import adds no trial."
+        yield from self.study.notes
         if self.recovered:
-            notes.append(
+            yield (
                 f"{self.recovered} trials failed here and are done in the files: they stay failed. Import the files "
                 "under another name to take their answers."
             )
         if self.changed:
-            notes.append(
+            yield (
                 f"{self.changed} trials have another outcome in the files than here, such as "
                 f"{'; '.join(self.first_changes)}: they stay as they are here."
             )
-        shown = dict.fromkeys((ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS), 0)
-        shown |= {ITEMS: len(self.items), CONDITIONS: len(self.conditions), **+self.counts}
-        return ImportReport(study.tool, experiment.slug, counts=shown, notes=notes)
+        if self.options.dataset is not None:
+            dataset = self.options.dataset
+            yield f"Texts, categories and norms are those of {dataset}; those in the files are not taken."
+
+    def _find_experiment(self) -> Experiment:
+        """Return the experiment of an earlier import, or a new one. Raise StudyError if the study cannot be in it."""
+        study, dataset = self.study, self.options.dataset
+        slug = self.options.names.experiment or slugify_name(study.name)
+        experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
+        if experiment is None:
+            experiment = Experiment.objects.create(
+                slug=slug,
+                title=study.name,
+                owner=self.owner,
+                dataset=dataset or create_dataset(study, slug, self.owner),
+                imported_from=study.tool,
+                status=Experiment.Status.ACTIVE,
+                # The repetitions rise when the trials have been read.
+                **{"samples": 1, **study.settings},
+            )
+        elif experiment.imported_from != study.tool:
+            raise StudyError(
+                [f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"]
+            )
+        elif dataset is not None and dataset != experiment.dataset:
+            raise StudyError([f"the experiment {slug} has the dataset {experiment.dataset}: choose another name"])
+        if dataset is not None:
+            if dataset.status != Dataset.Status.APPROVED:
+                raise StudyError([f"the dataset {dataset} is not approved"])
+            refuse_missing_items(study.items, dataset)
+        return experiment
 
     # --- the design ---------------------------------------------------------------------------------------------------
 
@@ -307,20 +301,18 @@ class _StudyWriter:
     def _create_versioned(self, row: Any) -> Any:
         """Return the version with this name and content, or create it as an imported one.
 
-        A name with another content belongs to this site or to another import: the new row then gets the name and a
-        number. So the newest version of a name is never that of a file. A dimension keeps its name, which models see
-        and by which norms are matched, and becomes another version. A name without a version never means an imported
-        one.
+        A name with another content belongs to this site or to another import. So the newest version of a name is never
+        that of a file, and a name without a version never means an imported one.
         """
-        kind, name, number = type(row), row.name, 2
-        while (versions := kind.objects.filter(name=row.name)).exists():
+        kind: Any = type(row)
+        for name in number_names(row.name):
+            versions = kind.objects.filter(name=name)
             same = versions.filter(content_hash=hash_content(row.content)).exclude(status__in=["draft", "archived"])
             if (version := same.order_by("-version").first()) is not None:
                 return version
-            if kind is Dimension:
-                row.version = Dimension.get_next_version(name)
+            if kind is Dimension or not versions.exists():
                 break
-            row.name, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
+        row.name, row.version = self.choose_name(kind, row.name, lambda one: kind.objects.filter(name=one).exists())
         row.status, row.created_by = kind.Status.IMPORTED, self.owner
         try:
             row.clean_fields(exclude=["name", "created_by"])
@@ -565,36 +557,45 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
     return dataset
 
 
-@transaction.atomic
-def create_draft(design: StudyDesign, by: User, *, trusted: bool = False) -> tuple[Experiment, list[str]]:
-    """Create the draft, and return it with notes. trusted: the rows of a design may be created whoever asks.
-
-    Raise StudyError or SpecError, and create nothing, if the design cannot be one of this site.
-    """
-    content: dict[str, Any] = dict(design.content)
-    notes = list(design.notes)
-    if Experiment.objects.filter(slug=content["experiment"]).exists():
-        raise StudyError([f"the experiment {content['experiment']} exists: choose another name"])
-    if design.items:
-        notes.append(_provide_dataset(design, str(content["dataset"]), by))
-    if "models" not in content:
-        model = LanguageModel.objects.filter(is_active=True).order_by("name").first()
-        if model is None:
-            raise StudyError(["the files name no model, and this site has none: create a model first"])
-        content["models"] = [model.name]
-        notes.append(f"The files name no model: the draft has {model.name}. Choose the models of your study.")
-    experiment = create_experiment(read_spec(content), by=by, trusted=trusted, is_import=True)
-    return experiment, notes
+def refuse_missing_items(items: Iterable[StudyItem], dataset: Dataset) -> None:
+    """Raise StudyError if the dataset lacks one of these items."""
+    keys = set(dataset.items.values_list("key", flat=True))
+    if missing := [item.key for item in items if item.key not in keys]:
+        raise StudyError([f"the dataset {dataset} has no item {key!r}: choose another name" for key in missing])
 
 
-def _provide_dataset(design: StudyDesign, name: str, by: User) -> str:
-    """Create the dataset of a design unless one of this name has all its items. Return a note."""
-    items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in design.items]
-    check_items(items)
-    if (dataset := Dataset.objects.visible_to(by).named(name).first()) is None:
-        create_dataset(Study(name, design.tool, items, [], lambda: iter(())), name, by)
-        return f"The dataset {name} was created with {len(items)} items."
-    missing = {item.key for item in items} - set(dataset.items.values_list("key", flat=True))
-    if missing:
-        raise StudyError([f"the dataset {dataset} has no item {key!r}: choose another name" for key in sorted(missing)])
-    return f"The dataset {dataset} is here already and is used."
+class DesignImport(SourceImport[StudyDesign]):
+    """The import of a design: a draft. Raise StudyError if the design cannot be one of this site."""
+
+    def write(self) -> ImportReport:
+        design, content = self.source, dict[str, Any](self.source.content)
+        self.name = str(content["experiment"])
+        notes = list(design.notes)
+        counts = {ITEMS: len(design.items)} if design.items else {}
+        if Experiment.objects.filter(slug=self.name).exists():
+            raise StudyError([f"the experiment {self.name} exists: choose another name"])
+        if design.items:
+            notes.append(self._provide_dataset(str(content["dataset"])))
+        if "models" not in content:
+            model = LanguageModel.objects.filter(is_active=True).order_by("name").first()
+            if model is None:
+                raise StudyError(["the files name no model, and this site has none: create a model first"])
+            content["models"] = [model.name]
+            notes.append(f"The files name no model: the draft has {model.name}. Choose the models of your study.")
+        try:
+            spec = read_spec(content)
+            experiment = create_experiment(spec, by=self.owner, trusted=self.options.trusted, is_import=True)
+        except SpecError as error:
+            raise StudyError(error.problems) from error
+        counts |= {"Models": experiment.language_models.count(), "Prompts": experiment.prompts.count()}
+        return ImportReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes)
+
+    def _provide_dataset(self, name: str) -> str:
+        """Create the dataset of the design unless one of this name has all its items. Return a note."""
+        items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in self.source.items]
+        check_items(items)
+        if (dataset := Dataset.objects.visible_to(self.owner).named(name).first()) is None:
+            create_dataset(Study(name, self.source.tool, items, [], lambda: iter(())), name, self.owner)
+            return f"The dataset {name} was created with {len(items)} items."
+        refuse_missing_items(items, dataset)
+        return f"The dataset {dataset} is here already and is used."

@@ -8,29 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management import call_command
-from django.db import transaction
 
+from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
-from evalsite.lib.text.hashing import slugify_name
 from grading_app.models import Grader, Rubric
+from grading_app.study_import.import_jobs import import_source
 from grading_app.study_import.importers import FORMATS, read_source
-from grading_app.study_import.study import DesignNames, ImportReport, StudyDesign, StudyError
+from grading_app.study_import.source_import import ImportOptions, ImportReport
+from grading_app.study_import.study import DesignNames, Study
 from grading_app.study_import.upload_reader import is_snapshot
-from grading_app.study_import.writer import (
-    ATTEMPTS,
-    CONDITIONS,
-    FAILED,
-    ITEMS,
-    SCORES,
-    SKIPPED,
-    TRIALS,
-    VERDICTS,
-    create_draft,
-    write_study,
-)
-from runs_app.experiment_files.spec_reader import SpecError
-from runs_app.models import Prompt
+from grading_app.study_import.writer import ATTEMPTS, CONDITIONS, FAILED, ITEMS, SCORES, SKIPPED, TRIALS, VERDICTS
+from runs_app.models import Experiment, Prompt
 
 
 class Command(OutputCommand):
@@ -60,33 +49,33 @@ class Command(OutputCommand):
             shared = {name: options[name] for name in ("dry_run", "user", "verbosity")}
             call_command("import_snapshot", str(options["path"]), stdout=self.stdout, **shared)
             return
-        owner = resolve_owner(options["user"])
+        names = DesignNames(options["name"], options["dataset"], options["endpoint"])
         try:
-            names = DesignNames(options["name"], options["dataset"], options["endpoint"])
-            study = read_source(options["path"], options["format"], names)
-            if isinstance(study, StudyDesign):
-                dry_run = options["dry_run"]
-                with transaction.atomic():
-                    experiment, notes = create_draft(study, owner, trusted=True)
-                    prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
-                    graders = Grader.objects.in_use().filter(name__in=experiment.graders)
-                    rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
-                    waiting = [f"{row._meta.verbose_name} approve {row} --reason TEXT" for row in (*prompts, *rubrics)]
-                    transaction.set_rollback(dry_run)
-                result = "would be created" if dry_run else "created"
-                self.write(f"{experiment.slug}: {result} as a draft, from a design of {study.tool}")
-                for note in notes:
-                    self.write(f"  {note}")
-                if waiting and not dry_run:
-                    self.write("  Before the launch, read and approve its texts:")
-                    for line in waiting:
-                        self.write(f"    {line}")
-                return
-            slug, dataset = options["name"] or slugify_name(study.name), _find_dataset(options["dataset"])
-            report = write_study(study, slug, owner, dataset, dry_run=options["dry_run"])
-        except (StudyError, SpecError) as error:
+            source = read_source(options["path"], options["format"], names)
+            dataset = _find_dataset(options["dataset"]) if isinstance(source, Study) else None
+            choices = ImportOptions(
+                resolve_owner(options["user"]), names, dataset, dry_run=options["dry_run"], trusted=True
+            )
+            report = import_source(source, choices)
+        except FileError as error:
             refuse_input(str(error))
-        self._print_report(report, dry=options["dry_run"])
+        if isinstance(source, Study):
+            self._print_report(report, dry=options["dry_run"])
+            return
+        result = "would be created" if options["dry_run"] else "created"
+        self.write(f"{report.experiment}: {result} as a draft, from a design of {source.tool}")
+        for note in report.notes:
+            self.write(f"  {note}")
+        if options["dry_run"]:
+            return
+        experiment = Experiment.objects.get(slug=report.experiment)
+        graders = Grader.objects.in_use().filter(name__in=experiment.graders)
+        rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
+        waiting = (*experiment.prompts.filter(status=Prompt.Status.IMPORTED), *rubrics)
+        if waiting:
+            self.write("  Before the launch, read and approve its texts:")
+        for row in waiting:
+            self.write(f"    {row._meta.verbose_name} approve {row} --reason TEXT")
 
     def _print_report(self, report: ImportReport, *, dry: bool) -> None:
         counts = Counter(report.counts)
@@ -98,8 +87,8 @@ class Command(OutputCommand):
             self.write(f"  {counts[SCORES]} scores{by_judges}")
         if counts[SKIPPED]:
             self.write(f"  {counts[SKIPPED]} trials already existed")
-        for note in report.notes:
-            self.write(f"  {note}")
+        for line in (*report.describe_names(), *report.notes):
+            self.write(f"  {line}")
 
 
 def _find_dataset(reference: str) -> Dataset | None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from datasets_app.importing.records import FileError
 from evalsite.lib.checksummed_zip import SUMS, format_checksums, iterate_pieces
 from grading_app.publish.export.card_counts import Counts, find_differences
 from grading_app.publish.export.row_checks import RowError, Rules, check_row, read_row
@@ -41,7 +42,7 @@ BROKEN = (
 UNREADABLE = (*BROKEN, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
-class SnapshotFileError(ValueError):
+class SnapshotFileError(FileError):
     """A file that is not a snapshot. The message says why."""
 
 
@@ -65,8 +66,8 @@ class SnapshotVerdict:
 def verify(path: Path, rules: Rules | None = None) -> SnapshotVerdict:
     """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot.
 
-    With rules, also check each value of its rows. For files of unknown origin, `upload_reader.verify_in_limits` calls
-    this in a process with limits.
+    With rules, also check each value of its rows. For files of unknown origin, `upload_reader` calls this in a
+    process with limits.
     """
     try:
         with zipfile.ZipFile(path) as archive:

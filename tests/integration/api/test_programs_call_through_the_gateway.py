@@ -13,12 +13,12 @@ from grading_app.grading.consistency_check import compare_counters
 from grading_app.models import BlindReading
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.engine.leases import sweep_expired
 from runs_app.llm import access_tokens
 from runs_app.models import Attempt, Endpoint, Experiment, ExternalCall, LedgerEntry, Run, Trial
 from tests import factories
 from tests.factories.engine import expire_leases
+from tests.factories.imports import import_snapshot
 from tests.factories.model_server import model_server
 from tests.factories.tampering import disable_triggers
 from tests.factories.tokens import make_api_client, make_bearer, make_token

@@ -13,11 +13,11 @@ from django.urls import reverse
 from datasets_app.models import Asset, Dataset, Item, Norm
 from evalsite.lib import permissions
 from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, LanguageModel, Prompt, Run, Sampler, Trial
 from runs_app.planning.plan import plan
 from runs_app.planning.work import PlanError
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.factories.queues import make_numbered_items
 
 pytestmark = pytest.mark.django_db
@@ -141,7 +141,7 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
     assert (experiment.dataset.status, experiment.prompts.get().status) == ("approved", "imported")
     assert experiment.dimensions.get().name == "joy"
     assert experiment.graders == []
-    assert imported.remarks == [
+    assert imported.notes == [
         "Judges that are not in the file were left out of the design: strict.",
         f"A curator must approve these before they are used: prompt {experiment.prompts.get()}.",
         "Models without an active endpoint: large, small. Choose models of this site before the launch.",
@@ -158,7 +158,7 @@ def test_an_imported_design_uses_existing_parts_of_this_site(tmp_path, owner):
     assert experiment.dataset == original.dataset
     assert set(experiment.language_models.all()) == set(original.language_models.all())
     assert (Dataset.objects.count(), Prompt.objects.count(), Sampler.objects.count()) == (1, 1, 1)
-    assert f"The dataset {original.dataset} is here already and is used." in imported.remarks
+    assert f"The dataset {original.dataset} is here already and is used." in imported.notes
     Experiment.objects.filter(pk=experiment.pk).update(max_usd=None)
     assert plan(Experiment.objects.get(pk=experiment.pk), by=owner)
 

@@ -14,7 +14,6 @@ from grading_app.grading.judging.judge_plan import request_verdicts
 from grading_app.grading.rating import queues
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SCHEMA, verify
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import (
     Condition,
     Endpoint,
@@ -29,6 +28,7 @@ from runs_app.models import (
 )
 from runs_app.planning.plan import plan
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.factories.judges import PAIR_TURNS, SCORE_TURNS, make_grader, make_item_texts, make_rubric
 from tests.factories.queues import make_numbered_items
 
@@ -128,7 +128,7 @@ def test_imported_rating_queues_are_drafts_of_the_importer_without_raters(foreig
     assert (queue.status, queue.owner, queue.experiment) == ("draft", owner, imported.experiment)
     assert (queue.rubric.name, queue.raters_wanted, queue.attention_checks) == ("pairs", 2, {"thing-1": [1]})
     assert not queue.conditions.exists()
-    assert imported.remarks[-1].startswith(
+    assert imported.notes[-1].startswith(
         "Rating queues are drafts and ask about the answers of all conditions: reading."
     )
 
@@ -136,11 +136,11 @@ def test_imported_rating_queues_are_drafts_of_the_importer_without_raters(foreig
 def test_models_of_judges_are_placeholders_and_the_import_names_them(foreign_bundle, owner):
     imported = import_snapshot(foreign_bundle, owner)
     assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
-    assert any("Models of judges without an active endpoint: judge-model." in remark for remark in imported.remarks)
-    assert any("Models without an active endpoint: small." in remark for remark in imported.remarks)
+    assert any("Models of judges without an active endpoint: judge-model." in remark for remark in imported.notes)
+    assert any("Models without an active endpoint: small." in remark for remark in imported.notes)
     assert any(
         remark.startswith("A curator must approve these before they are used: prompt ") and ", rubric " in remark
-        for remark in imported.remarks
+        for remark in imported.notes
     )
 
 
@@ -174,8 +174,8 @@ def test_an_existing_judge_with_equal_name_and_parts_is_used(tmp_path, owner):
     assert imported.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
     assert (Grader.objects.count(), Panel.objects.count(), Rubric.objects.count()) == (3, 2, 5)
     assert (TextSet.objects.count(), ItemText.objects.count()) == (1, 3)
-    assert "The judge strict is here already and is used." in imported.remarks
-    assert "The panel both is here already and is used." in imported.remarks
+    assert "The judge strict is here already and is used." in imported.notes
+    assert "The panel both is here already and is used." in imported.notes
     assert imported.experiment.graders == ["strict", "own"]
 
 

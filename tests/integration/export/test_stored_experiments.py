@@ -18,7 +18,6 @@ from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import import stored_rows
-from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
 from grading_app.tasks import move_experiment_rows
 from runs_app import deletion
@@ -36,6 +35,7 @@ from runs_app.models import (
 )
 from runs_app.models.annotations import annotate
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
 from tests.shared_rows import shared_rows

@@ -17,12 +17,12 @@ from grading_app.models import Grading
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.tasks import apply_retention_rule
 from runs_app import run_control
 from runs_app.models import Attempt, Experiment, LedgerEntry, Run, Trial
 from tests import factories
 from tests.factories.engine import build_reply, drain
+from tests.factories.imports import import_snapshot
 from tests.factories.judges import write_ledger
 
 THOUGHT = "<think>two and two</think>4"

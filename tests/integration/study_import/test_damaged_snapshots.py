@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 
 from datasets_app.models import Dataset
 from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError, verify
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, Trial
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.integration.study_import.test_snapshot_import import read_parts, write_forged_copy
 
 pytestmark = pytest.mark.django_db

@@ -20,12 +20,12 @@ from grading_app.publish.export.snapshot_check import SnapshotFileError
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.publish.export.study_rows import build_rules
 from grading_app.study_import import upload_reader
-from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.upload_reader import load_rules, read_study_upload
 from runs_app.models import Experiment, Prompt, Run, Sampler, Trial
 from runs_app.planning.design import Design
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.integration.study_import.test_snapshot_import import (
     RECORDED,
     change_first_line,

@@ -14,9 +14,9 @@ from grading_app.models import Grading
 from grading_app.study_import import writer
 from grading_app.study_import.importers import read_study
 from grading_app.study_import.study import Study, StudyCondition, StudyItem, StudyScore, StudyTrial
-from grading_app.study_import.writer import write_study
 from runs_app.models import Experiment, Trial
 from tests import factories
+from tests.factories.imports import write_study
 from tests.integration.study_import.test_reasonscape import RECORD
 
 pytestmark = pytest.mark.django_db

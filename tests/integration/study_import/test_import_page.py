@@ -172,7 +172,7 @@ def test_the_limited_process_returns_exactly_what_the_format_reads(name, tmp_pat
     path = SOURCES / name
     if name.endswith(".zip"):
         path = Path(shutil.make_archive(str(tmp_path / "itemeval"), "zip", SOURCES / "itemeval"))
-    from_command, from_upload = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "").study
+    from_command, from_upload = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "")
     assert list(from_upload.trials()) == list(from_command.trials())
     for one in fields(Study):
         if one.name not in ("trials", "scratch"):

@@ -16,11 +16,10 @@ from datasets_app.models import Asset
 from grading_app.models import GradeCondition, Grading
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.study_import.formats.inspect_logs import read_header, read_samples
-from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.upload_reader import read_study_upload
-from grading_app.study_import.writer import write_study
 from runs_app.models import Answer, Attempt, Condition, Experiment, Trial
 from tests import factories
+from tests.factories.imports import import_snapshot, write_study
 from tests.integration.study_import.import_command import export_rows, import_study
 
 pytestmark = pytest.mark.django_db
@@ -145,7 +144,7 @@ def test_an_uploaded_log_has_its_images_and_judges(settings, tmp_path, owner):
     """The limited process reads the upload and hands the study over as files."""
     settings.MEDIA_ROOT = tmp_path
     reading = read_study_upload({"file0": FileToRead(LOGS / "pictures.eval", "pictures.eval")}, "")
-    write_study(reading.study, "uploaded", owner)
+    write_study(reading, "uploaded", owner)
     images = list(Asset.objects.all())
     assert len(images) == 2
     assert all(image.file.exists() for image in images)

@@ -310,6 +310,6 @@ def test_copies_in_the_export_folder_are_not_a_second_study(folder):
 def test_a_zip_of_the_folder_can_be_uploaded(folder, tmp_path):
     archive = Path(shutil.make_archive(str(tmp_path / "project"), "zip", folder))
     reading = read_study_upload({"file0": FileToRead(archive, archive.name)}, "")
-    assert len(list(reading.study.trials())) == 48
-    assert [wave.label for wave in reading.study.waves] == ["", "recheck"]
-    assert [judge.name for judge in reading.study.judges.values()] == ["mock_judge"]
+    assert len(list(reading.trials())) == 48
+    assert [wave.label for wave in reading.waves] == ["", "recheck"]
+    assert [judge.name for judge in reading.judges.values()] == ["mock_judge"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from grading_app.publish.export.snapshot_check import SnapshotFileError
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app import run_control
 from runs_app.engine.requests import rebuild_messages
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -16,6 +15,7 @@ from runs_app.pricing.costs import compute_ceiling
 from runs_app.pricing.tokens import estimate_by_bytes
 from tests import factories
 from tests.factories.engine import admit
+from tests.factories.imports import import_snapshot
 from tests.integration.study_import.test_snapshot_import import read_parts, write_forged_copy
 
 # A study with verdicts: the run of the first judge has number 3, and its first verdict is trial 97.

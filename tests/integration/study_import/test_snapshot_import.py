@@ -13,16 +13,17 @@ from django.db import transaction
 from django.test import override_settings
 from django.urls import reverse
 
+from datasets_app.importing.records import FileError
 from datasets_app.models import Asset, Dataset, Item
 from grading_app.grading.scoring import grade
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError, verify
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Prompt, Run, Trial
 from runs_app.models.annotations import annotate
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_numbered_items, make_rater, make_strict_rubric, rate_all
 
@@ -259,7 +260,7 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
     altered = write_forged_copy(
         foreign_snapshot, tmp_path, **{part: change_first_line(read_parts(foreign_snapshot)[part], **change)}
     )
-    with pytest.raises(SnapshotFileError, match=message):
+    with pytest.raises(FileError, match=message):
         import_snapshot(altered, owner)
     assert not Experiment.objects.exists()
     assert not Trial.objects.exists()
@@ -277,7 +278,7 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
     ],
 )
 def test_unexpected_parts_are_refused(foreign_snapshot, owner, tmp_path, changes, message):
-    with pytest.raises(SnapshotFileError, match=message):
+    with pytest.raises(FileError, match=message):
         import_snapshot(write_forged_copy(foreign_snapshot, tmp_path, **changes), owner)
 
 

@@ -8,14 +8,15 @@ from django.core.management import call_command
 from django.db import transaction
 from django.urls import reverse
 
-from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
+from datasets_app.importing.records import FileError
+from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.results.status_report import build_status_report
-from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app import run_control
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Trial
 from tests import factories
 from tests.factories.engine import admit, register_worker
+from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader
 from tests.factories.queues import make_numbered_items
 from tests.integration.study_import.test_snapshot_import import change_first_line, read_parts, write_forged_copy
@@ -167,6 +168,6 @@ def test_a_file_with_live_runs_is_refused(foreign_snapshot, owner, tmp_path, par
     altered = write_forged_copy(
         foreign_snapshot, tmp_path, **{part: change_first_line(read_parts(foreign_snapshot)[part], **change)}
     )
-    with pytest.raises(SnapshotFileError):
+    with pytest.raises(FileError):
         import_snapshot(altered, owner)
     assert not Experiment.objects.exists()

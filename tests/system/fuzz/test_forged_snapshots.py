@@ -16,20 +16,21 @@ from django.db import connection, transaction
 from django.test import Client, override_settings
 from django.urls import NoReverseMatch, reverse
 
+from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
 from evalsite.lib.text.hashing import hash_content
 from grading_app.grading.consistency_check import compare_counters
 from grading_app.publish.export.bundle_kinds import DATASET, DESIGN
 from grading_app.publish.export.row_checks import RowError, check_row, read_row
-from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
+from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.export.snapshots import write_study
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, build_rules
 from grading_app.study_import import snapshot_import
-from grading_app.study_import.snapshot_import import import_snapshot
-from grading_app.study_import.upload_reader import load_rules
+from grading_app.study_import.upload_reader import SnapshotFile, load_rules
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.designs import Versioned
 from tests import factories
+from tests.factories.imports import import_snapshot
 from tests.factories.spaces import make_space_experiment
 from tests.integration.export.test_bundles import make_study as make_rated_study
 from tests.integration.pages.test_access_matrix import MATRIX, list_served_names
@@ -70,7 +71,8 @@ def a_site_of_others(monkeypatch, settings, tmp_path):
     """A site with a study of somebody else. The check runs in this process, and the attacker knows every hash."""
     settings.MEDIA_ROOT = tmp_path / "media"
     logging.disable(logging.CRITICAL)  # Pages that this person may not open.
-    monkeypatch.setattr(snapshot_import, "verify_in_limits", lambda path, rules: verify(path, load_rules(rules)))
+    rules = load_rules(build_rules())
+    monkeypatch.setattr(snapshot_import, "read_snapshot", lambda path: SnapshotFile(path, verify(path, rules)))
     monkeypatch.setattr(Dataset, "hash_items", lambda dataset: dataset.content_hash)
     factories.make_experiment("theirs", dataset=factories.make_dataset("their-items"), sharing="group")
     yield
@@ -125,7 +127,7 @@ class Laboratory:
             try:
                 with transaction.atomic():
                     imported = import_snapshot(path, self.importer)
-            except SnapshotFileError as error:
+            except FileError as error:
                 self.refusal = str(error)
                 if len(str(error)) < 20:
                     self.findings.append(f"{label}: refused without a sentence: {error}")

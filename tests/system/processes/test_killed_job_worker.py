@@ -100,7 +100,7 @@ JOBS = [
     pytest.param(request_study, "grading_app.study_import.import_jobs.read_study_upload", id="study"),
     pytest.param(request_snapshot, "grading_app.tasks.make_snapshot", id="snapshot"),
     pytest.param(request_storing, "grading_app.study_import.stored_rows.delete_trials", id="store"),
-    pytest.param(request_bringing_back, "grading_app.study_import.stored_rows._insert", id="bring-back"),
+    pytest.param(request_bringing_back, "grading_app.study_import.stored_rows.insert_part", id="bring-back"),
 ]
 
 
