@@ -1,6 +1,7 @@
 """The rows of an archived experiment move to a file and come back the same; counters and costs stay true meanwhile."""
 
 import io
+from functools import cache
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -15,6 +16,7 @@ from grading_app.grading.consistency_check import compare_counters
 from grading_app.grading.scoring import grade
 from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
 from grading_app.models.gradings import allow_superseding
+from grading_app.publish.export import snapshots
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import import stored_rows
@@ -117,6 +119,14 @@ def make_archived(slug="old"):
     ItemText.objects.create(text_set=texts, item=done[0].item, text="Count.", trial=done[0])
     experiment.archive(by="test", reason="published")
     return experiment
+
+
+@pytest.fixture(autouse=True, scope="module")
+def reports_of_file():
+    """Build the report of each experiment once for all tests: it takes most of the time of storing rows."""
+    with pytest.MonkeyPatch.context() as snapshot:
+        snapshot.setattr(snapshots, "freeze_report", cache(snapshots.freeze_report))
+        yield
 
 
 @shared_rows
