@@ -132,10 +132,10 @@ def main() -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 20)
     atexit.register(gc.freeze)  # At its end, Python would search all modules several times for unused cycles.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+    from evalsite.lib.ops.data_folder import UMASK
     from evalsite.lib.ops.environment import SettingError, refuse_unknown
     from evalsite.lib.ops.failed_commands import explain_failures
     from evalsite.lib.ops.postgres_programs import PostgresError
-    from evalsite.lib.ops.private_files import UMASK
 
     os.umask(UMASK)
     try:

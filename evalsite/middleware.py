@@ -21,7 +21,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from datasets_app.job_texts import describe_move
 from evalsite import views
 from evalsite.lib.text.characters import mark_html, mark_text
-from evalsite.lib.web.addresses import find_page
+from evalsite.lib.web.sign_in import find_page
 from grading_app.models import StoredRows
 from runs_app.views.permissions import RowsAreStored, may_edit
 

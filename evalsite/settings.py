@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from evalsite.lib.ops import environment, installation
-from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
+from evalsite.lib.ops.data_folder import explain_unusable, make_data_folder
 
 environment.refuse_unknown()
 # Matrices are small here, and several processes share the processors: threads of linear algebra would only wait.

@@ -22,7 +22,7 @@ from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_output import load_readings
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
 from datasets_app.importing.records import FileError, ItemReading, ReadingReport, ScratchFolder
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
 
 logger = logging.getLogger(__name__)

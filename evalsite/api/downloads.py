@@ -12,8 +12,8 @@ from pydantic import Field
 
 import evalsite
 from evalsite.api import reach
-from evalsite.api.filters import FILTERED, find_wave, read_filters
 from evalsite.api.problems import Problem
+from evalsite.api.reach import FILTERED, find_wave, read_filters
 from evalsite.api.schemas import FiguresOut
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.form_fields import get_first_error

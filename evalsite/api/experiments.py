@@ -12,10 +12,10 @@ from ninja import Query, Router
 from pydantic import Field
 
 from evalsite.api import reach
-from evalsite.api.filters import FILTERED, find_wave, read_filters
 from evalsite.api.idempotency import PARAMETER, answer_once
 from evalsite.api.pages import LARGEST_KEY, PageQuery, decode_cursor, encode_cursor, read_page
 from evalsite.api.problems import Problem
+from evalsite.api.reach import FILTERED, find_wave, read_filters
 from evalsite.api.schemas import (
     ChangedOut,
     CreateIn,

@@ -1,4 +1,4 @@
-"""The rows that a request reaches: those of its account, within the limits of its token.
+"""The rows that a request reaches: those of its account, within the limits of its token, and its filters.
 
 All lookups of the API go through this module.
 """
@@ -13,7 +13,8 @@ from django.shortcuts import get_object_or_404
 from datasets_app.models import Dataset
 from evalsite.api.problems import Problem
 from evalsite.lib.permissions import is_member
-from runs_app.models import Experiment, LanguageModel, Prompt, Run, Trial
+from evalsite.lib.text.names import UnknownNameError
+from runs_app.models import Experiment, LanguageModel, Prompt, Run, Trial, Wave
 
 READ, RUN, ADMIN = "read", "run", "admin"
 
@@ -94,3 +95,30 @@ def list_runs(request: HttpRequest) -> Any:
 
 def list_trials(request: HttpRequest) -> Any:
     return Trial.objects.filter(run__experiment__in=list_experiments(request))
+
+
+NO_FILTERS = ("limit", "after")
+FILTERED = {
+    "parameters": [
+        {
+            "in": "query",
+            "name": name,
+            "required": False,
+            "schema": {"type": "string"},
+            "description": f"Only rows with this {name}",
+        }
+        for name in ("status", "condition", "wave", "item", "category")
+    ]
+}
+
+
+def read_filters(request: HttpRequest) -> dict[str, str]:
+    return {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
+
+
+def find_wave(experiment: Experiment, name: str) -> Wave | None:
+    try:
+        wave: Wave | None = experiment.find_wave(name) if name else None
+    except UnknownNameError as error:
+        raise Problem(422, "The request has wrong or missing fields.", [("wave", str(error))]) from error
+    return wave

@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from evalsite.api import gateway_api
-from evalsite.api.docs import api_docs
-from evalsite.api.lab_api import api
+from evalsite.api.lab_api import api, api_docs
 from evalsite.api.metrics import metrics
 
 urlpatterns = [

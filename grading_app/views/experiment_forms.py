@@ -14,9 +14,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import hash_content
-from evalsite.lib.web.addresses import find_page
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
+from evalsite.lib.web.sign_in import find_page
 from grading_app.forms.experiments import ExperimentForm, PreregistrationForm
 from grading_app.grading.judging.grader_specs import create_experiment
 from runs_app.experiment_files import spec_reader

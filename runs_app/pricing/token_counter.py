@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from runs_app.pricing import tokens
 from runs_app.pricing.tokens import Count, TextRule, Texts

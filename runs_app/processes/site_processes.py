@@ -29,9 +29,9 @@ from django_q.signing import BadSignature, SignedPackage
 
 from evalsite.lib.ops import handover
 from evalsite.lib.ops.connection_pooler import refuse_transaction_pooling
+from evalsite.lib.ops.data_folder import explain_unusable, restrict_folder
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.postgres import Embedded
-from evalsite.lib.ops.private_files import explain_unusable, restrict_folder
 from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES
 from evalsite.lib.ops.static_files import collect_static_files
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, StartFailed, Supervisor

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from runs_app.simulator.config import SimulatorConfig, build_arguments
 

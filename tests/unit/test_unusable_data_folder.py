@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.ops.private_files import explain_unusable
+from evalsite.lib.ops.data_folder import explain_unusable
 
 ROOT = Path(__file__).resolve().parents[2]
 

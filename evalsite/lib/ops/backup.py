@@ -19,9 +19,9 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.data_folder import restrict_folder
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.postgres_programs import find_programs
-from evalsite.lib.ops.private_files import restrict_folder
 
 DUMP_PATTERN = "evalsite-*.dump"
 EXCLUDE_SESSIONS = ("--exclude-table-data=*.django_session",)

@@ -1,4 +1,6 @@
-"""Readers for settings in the environment. They reject unknown names and invalid values."""
+"""Settings in the environment: readers that reject unknown names and invalid values, and the part that a child gets."""
+
+from __future__ import annotations
 
 import ipaddress
 import os
@@ -118,3 +120,20 @@ def read_bucket(environ: Mapping[str, str] = os.environ) -> dict[str, str | bool
             raise SettingError("EVALSITE_S3_ENDPOINT must start with https:// or http://")
         options |= {"endpoint_url": values["ENDPOINT"], "addressing_style": "path"}
     return options
+
+
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def build_child_environment(*names: str, **values: str) -> dict[str, str]:
+    """Return the variables of `PASSED_ON` and `names` that are set, and `values`. `PG*` names all with this prefix.
+
+    The environment of the site holds keys of providers and the password of the database. A child gets only what it
+    needs.
+    """
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    chosen = {*PASSED_ON, *names}
+    inherited = {
+        name: value for name, value in os.environ.items() if name in chosen or (prefixes and name.startswith(prefixes))
+    }
+    return inherited | values

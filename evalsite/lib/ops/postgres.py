@@ -27,9 +27,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from evalsite.lib.ops.data_folder import explain_unusable, make_data_folder
 from evalsite.lib.ops.failed_commands import explain_disk_error
 from evalsite.lib.ops.postgres_programs import PostgresError, Programs, get_user_name
-from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
 
 NAME = "evalsite"  # the name of the database and of its only role
 PORT = "5432"  # only part of the socket's file name: the server does not listen on TCP

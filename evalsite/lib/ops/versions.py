@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
 from evalsite import __version__
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import COMMIT_FILE, ROOT
 
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")

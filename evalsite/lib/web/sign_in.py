@@ -1,4 +1,4 @@
-"""The sign-in page, and the page behind a one-time link.
+"""The sign-in page, the page to which it returns people, and the page behind a one-time link.
 
 The sign-in page limits guessing by account and by address, and returns people to a page that answers GET. A one-time
 link makes the first operator of a site, or signs in to the account of the link. Its code stands in the fragment of the
@@ -8,11 +8,14 @@ into the form; without scripts, people paste it. Opening the link changes nothin
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
@@ -24,16 +27,64 @@ from django.contrib.auth.views import LoginView
 from django.core import signing
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import resolve, reverse
 from django.utils.crypto import salted_hmac
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from evalsite.lib.models import FailedSignIn, SignInLink, TooManyFailures
-from evalsite.lib.web.addresses import find_nearest_page
+
+
+def accepts_get(view: Callable[..., Any]) -> bool:
+    """Return whether a view answers GET. The view's class or Django's method decorators decide this."""
+    view_class = getattr(view, "view_class", None)
+    if view_class is not None:
+        return hasattr(view_class, "get") and "get" in view_class.http_method_names
+    current: Any = view
+    while current is not None:
+        if isinstance(current, partial):  # As the views of the API's document.
+            current = current.func
+        methods = inspect.getclosurevars(current).nonlocals.get("request_method_list")
+        if methods is not None and "GET" not in methods:
+            return False
+        current = getattr(current, "__wrapped__", None)
+    return True
+
+
+def _is_page(path: str) -> bool:
+    try:
+        return accepts_get(resolve(path).func)
+    except Http404:
+        return False
+
+
+def find_nearest_page(address: str) -> str:
+    """Return the address if it answers GET, else the nearest address above it that does."""
+    path = urlsplit(address).path
+    if _is_page(path):
+        return address
+    while path.strip("/"):
+        path = path.rstrip("/").rpartition("/")[0] + "/"
+        if _is_page(path):
+            return path
+    return "/"
+
+
+def find_page(request: HttpRequest) -> str:
+    """Return the page that the person was on. For a form or a part of a page, return the page that contains it."""
+    referer = request.headers.get("Referer") if request.method == "POST" else ""
+    current_url = request.headers.get("HX-Current-URL") or referer
+    if current_url and url_has_allowed_host_and_scheme(
+        current_url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    ):
+        parts = urlsplit(current_url)
+        return find_nearest_page(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+    return find_nearest_page(request.get_full_path())
+
 
 # Allowed failures within FailedSignIn.WINDOW. A whole institute may share one address.
 ACCOUNT_FAILURES, ADDRESS_FAILURES, BROWSER_FAILURES = 10, 50, 10

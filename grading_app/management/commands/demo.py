@@ -17,8 +17,8 @@ from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
+from evalsite.lib.ops.data_folder import SiteInUse, hold_site
 from evalsite.lib.ops.installation import COMMAND, IS_INSTALLED, ROOT, build_module_command, get_shipped_folder
-from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
 from evalsite.lib.web.sign_in import build_link
 from grading_app.management import demo_data

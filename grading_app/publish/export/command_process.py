@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from grading_app.publish.export.file_formats import Extract
 from runs_app.models import Experiment

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED
-from evalsite.lib.ops.site_lock import SiteInUse, hold_site
+from evalsite.lib.ops.data_folder import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import StartFailed
 from evalsite.lib.web.sign_in import build_link, get_public_url
 from runs_app.processes.site_processes import (

@@ -15,7 +15,7 @@ from datasets_app.importing.limited_reader import FileToRead, read_norm_table, r
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.reader_output import ITEMS, load_readings
 from datasets_app.importing.records import FileError, ScratchFolder
-from evalsite.lib.ops.child_environment import PASSED_ON
+from evalsite.lib.ops.environment import PASSED_ON
 from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages, stop_processes
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"

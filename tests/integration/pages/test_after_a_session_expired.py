@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.web.addresses import accepts_get, find_nearest_page
+from evalsite.lib.web.sign_in import accepts_get, find_nearest_page
 from tests.integration.pages.test_access_matrix import MATRIX, NO_TOKEN, list_served_names
 
 SITE = "http://testserver"

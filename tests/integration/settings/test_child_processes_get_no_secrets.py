@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from datasets_app.importing import limited_reader
 from datasets_app.importing.records import FileError, ScratchFolder
-from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.environment import build_child_environment
 from grading_app.publish.export.command_process import stream_command
 from grading_app.publish.report import typst_process
 from runs_app.pricing import token_counter, tokens

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.ops.private_files import make_data_folder, restrict_folder
+from evalsite.lib.ops.data_folder import make_data_folder, restrict_folder
 from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder
 

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from evalsite.lib.ops.commands import OutputCommand, find_user, refuse_input
-from evalsite.lib.ops.site_lock import read_address
+from evalsite.lib.ops.data_folder import read_address
 from evalsite.lib.web.sign_in import build_link
 
 
