@@ -15,7 +15,7 @@ from evalsite.lib.web.form_fields import get_choice_field, offer_rows
 from runs_app import first_study
 from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import MAX_CHARS, PROVIDER_KEYS, find_name_problem, read_key
-from runs_app.llm.providers import SELF_HOSTED
+from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.scorers.scoring_rules import list_scorer_choices
@@ -85,8 +85,12 @@ class ConnectForm(forms.Form):
         if cleaned.get("key") and cleaned.get("key_env"):
             self.add_error("key_env", "Paste the key or name a variable, not both.")
         url = cleaned.get("base_url", "")
-        if not url and cleaned.get("provider") in SELF_HOSTED:
-            self.add_error("base_url", "Enter the address of your server.")
+        provider = PROVIDERS.get(cleaned.get("provider", ""))
+        if provider is not None and not url and (provider.is_self_hosted or provider.needs_url):
+            server = "your server" if provider.is_self_hosted else provider.label
+            self.add_error("base_url", f"Enter the address of {server}.")
+        if provider is not None and not provider.models_path and not cleaned.get("model_id"):
+            self.add_error("model_id", f"{provider.label} has no list of models. Enter the ID of a model.")
         if url:
             self._check_host(url)
         return cleaned

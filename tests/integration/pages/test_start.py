@@ -144,6 +144,19 @@ def test_a_key_that_the_environment_would_hide_is_refused(operator, served, monk
     assert load_stored_keys() == {}
 
 
+def test_a_cloud_without_a_list_asks_for_its_address_and_a_model(operator, served, own_folder):
+    page = connect(operator, provider="bedrock", base_url="", key="AKIDEXAMPLE:a-long-secret").content.decode()
+    assert "Enter the address of Amazon Bedrock." in read_text(page)
+    assert "Amazon Bedrock has no list of models. Enter the ID of a model." in read_text(page)
+    assert served == []
+    address = "https://bedrock-runtime.eu-central-1.amazonaws.com"
+    entered = {"provider": "bedrock", "base_url": address, "key": "AKIDEXAMPLE:a-long-secret"}
+    connect(operator, **entered, model_id="amazon.nova-lite-v1:0")
+    model = LanguageModel.objects.get(model="amazon.nova-lite-v1:0")
+    assert (model.endpoint.provider, model.endpoint.base_url) == ("bedrock", address)
+    assert load_stored_keys()[model.endpoint.key_env] == "AKIDEXAMPLE:a-long-secret"
+
+
 def test_a_server_that_does_not_answer_is_named_at_its_address(operator, monkeypatch):
     fail(monkeypatch, CallFailure(ErrorClass.CONNECTION, "ClientConnectorError: no route"))
     assert '<a href="#id_base_url">Base URL</a>' in connect(operator).content.decode()
