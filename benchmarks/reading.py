@@ -40,7 +40,7 @@ from datasets_app.models import Norm
 from evalsite.lib import permissions
 from evalsite.lib.ops.postgres import Embedded
 from grading_app.models import GradeCondition
-from grading_app.results import stored_scores
+from grading_app.results import stored_results
 from grading_app.results.cached_aggregates import TASK
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment, Trial
@@ -154,7 +154,7 @@ def run_requested_computations() -> float | None:
 
 def empty_caches() -> None:
     cache.clear()
-    stored_scores._decode.cache_clear()
+    stored_results._decode.cache_clear()
 
 
 @dataclass

@@ -23,7 +23,7 @@ from grading_app.publish.export.wide_tables import (
 from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
 from grading_app.publish.report.build import END
-from grading_app.publish.report.markdown import LONGEST
+from grading_app.publish.report.document import LONGEST
 from grading_app.results.figure import Figure
 from grading_app.results.parametric.surface_figures import PREFIX
 from grading_app.results.scores import match_measure

@@ -42,7 +42,7 @@ ValueT = TypeVar("ValueT")
 # Import paths by name, for workers. The modules are imported only when needed, because some need numpy.
 AGGREGATES = {
     "analysis": "grading_app.results.analysis.stored.ANALYSIS",
-    "item_scores": "grading_app.results.stored_scores.ITEM_SCORES",
+    "item_scores": "grading_app.results.stored_results.ITEM_SCORES",
     "scores": "grading_app.results.raters.verdict_stats.SCORES",
     "judge_checks": "grading_app.results.raters.judge_checks.JUDGE_CHECKS",
     "lengths": "grading_app.results.raters.length_bias.LENGTHS",

@@ -1,4 +1,4 @@
-"""The results of an experiment, computed once for each state of its answers, with the frames behind its figures.
+"""The results and item scores of an experiment, computed once for each state of its answers.
 
 The results of a large experiment are computed by a worker, so a page only reads them.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from grading_app.models import BlindReading
@@ -18,7 +19,9 @@ from grading_app.results.figures import list_results_figures
 from grading_app.results.frames import Frames, NormPair, Outcomes, RatedDimension, load_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
 from grading_app.results.results_page import Screen, make_screen
-from grading_app.results.scores import MeasureScores
+from grading_app.results.scores import EXCLUSIONS, Measure, MeasureScores, find_measure, load_scores
+from grading_app.statistics import item_scores
+from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
 
@@ -131,3 +134,69 @@ def get_leaderboard(query: BoardQuery) -> Leaderboard | None:
     """Return the leaderboard in the results; None until a worker has computed the first ones."""
     results = get_results(query).value
     return results.board if results else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresQuery:
+    """A query for the scores of one measure, in one wave or in all. exclude: keys of EXCLUSIONS."""
+
+    experiment: Experiment
+    measure: Measure
+    wave: Wave | None = None
+    exclude: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedScores:
+    """Item scores encoded for a JSON column."""
+
+    text: str
+
+    @property
+    def scores(self) -> ItemScores:
+        return _decode(self.text)
+
+
+@lru_cache(maxsize=2)  # A million cells take 24 MB.
+def _decode(text: str) -> ItemScores:
+    return ItemScores.decode(text)
+
+
+def _load_item_scores(experiment: Experiment, wave: Wave | None, values: list[Any]) -> ScoresQuery | None:
+    key, exclude = values
+    measure = find_measure(experiment, key)
+    return ScoresQuery(experiment, measure, wave, frozenset(exclude) & set(EXCLUSIONS)) if measure else None
+
+
+ITEM_SCORES = make_answer_aggregate(
+    "item_scores",
+    EncodedScores,
+    lambda query: EncodedScores(load_scores(query.experiment, query.measure, query.wave, query.exclude).encode()),
+    dump=lambda query: [query.measure.key, sorted(query.exclude)],
+    load=_load_item_scores,
+    step="adding up scores",
+    max_rows=40,
+    is_shared=True,
+)
+
+
+def get_item_scores(
+    experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
+) -> Cached[EncodedScores]:
+    """Return the scores of a measure, as `.value.scores`. The value is None until a worker has computed the first."""
+    return get_aggregate(ITEM_SCORES, experiment.pk, ScoresQuery(experiment, measure, wave, frozenset(exclude)))
+
+
+def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] | None:
+    """Return the items whose mean scores differ between conditions. key: of the measure; "" for the first measure.
+
+    Return None while a worker computes the scores of a large experiment for the first time.
+    """
+    measure = find_measure(experiment, key)
+    if measure is None:
+        return []
+    stored = get_item_scores(experiment, measure).value
+    if stored is None:
+        return None
+    scores = stored.scores
+    return [int(item) for item in scores.items[item_scores.find_differing_items(scores)]]

@@ -11,8 +11,7 @@ import numpy as np
 
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores, find_lowest_score
-from grading_app.statistics.paired import MIN_CHANGED, PairedChange, estimate_change, holm
-from grading_app.statistics.paired_intervals import exact_mcnemar_p
+from grading_app.statistics.paired import MIN_CHANGED, PairedChange, estimate_change, exact_mcnemar_p, holm
 
 TOLERANCE = 1e-9
 MAX_ENUMERATED = 13  # Differences of which all patterns of signs are tried: 8,192.

@@ -15,7 +15,7 @@ from evalsite.lib.web.form_fields import NamedChoiceField, get_choice_field
 from grading_app.models import Grading
 from grading_app.results.raters.disagreements import filter_disagreements
 from grading_app.results.scores import Measure, list_grader_measures, match_measure
-from grading_app.results.stored_scores import list_items_that_differ
+from grading_app.results.stored_results import list_items_that_differ
 from runs_app.filters import list_visible_experiments
 from runs_app.models import Annotation, Condition, Dimension, Experiment, Run, Trial
 from runs_app.models.conditions import load_labels

@@ -37,7 +37,7 @@ from grading_app.results.item_matrix import (
     select_items,
 )
 from grading_app.results.scope import Scope
-from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.stored_results import get_item_scores
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.views.blind import get_blind_context

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from grading_app.statistics.paired_intervals import gaffke_interval
+from grading_app.statistics.paired import gaffke_interval
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 2), (0, 40), (1, 40), (3, 20), (5, 5), (180, 200), (7, 1000)])

@@ -8,7 +8,7 @@ from scipy import stats
 
 from grading_app.statistics import condition_pairs as pairs
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.paired_intervals import exact_mcnemar_p
+from grading_app.statistics.paired import exact_mcnemar_p
 
 
 def build_scores(a, b, *, n=1, is_binary=True):

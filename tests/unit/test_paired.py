@@ -20,10 +20,11 @@ from grading_app.statistics.paired import (
     TOO_FEW,
     estimate_change,
     holm,
+    mcnemar_p,
     sign_flip_interval,
     sign_flip_p,
+    tango_interval,
 )
-from grading_app.statistics.paired_intervals import mcnemar_p, tango_interval
 
 # C. Darwin's maize, crossed less self-fertilised, in eighths of an inch: Fisher (1935), sections 17 and 21.
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.publish.report.document import Code, Heading, Listing, Paragraph, Span
-from grading_app.publish.report.markdown import LONGEST, read_markdown
+from grading_app.publish.report.document import LONGEST, Code, Heading, Listing, Paragraph, Span, read_markdown
 
 
 def test_each_kind_of_block_is_read():

@@ -6,8 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.publish.export.card_counts import Counts, find_differences
-from grading_app.publish.export.study_card import study_card
+from grading_app.publish.export.study_card import Counts, find_differences, study_card
 
 FACTS = {
     "snapshot": {"label": "first", "reason": "to *see* | it", "by": "owner", "at": "2026-03-01T12:00:00+00:00"},

@@ -15,7 +15,6 @@ from datasets_app.models import Dataset
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from evalsite.lib.history import Actor
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, KINDS
-from grading_app.publish.export.card_counts import Counts
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.snapshot_check import IMAGES, SCHEMA
 from grading_app.publish.export.snapshots import (
@@ -25,6 +24,7 @@ from grading_app.publish.export.snapshots import (
     refuse_long_lines,
     refuse_while_live,
 )
+from grading_app.publish.export.study_card import Counts
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables

@@ -20,9 +20,8 @@ from typing import Any
 
 from datasets_app.importing.records import FileError
 from evalsite.lib.checksummed_zip import SUMS, format_checksums, iterate_pieces
-from grading_app.publish.export.card_counts import Counts, find_differences
 from grading_app.publish.export.row_checks import RowError, Rules, check_row, read_row
-from grading_app.publish.export.study_card import study_card
+from grading_app.publish.export.study_card import Counts, find_differences, study_card
 
 TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
 SCHEMA_FILE = "schema.json"

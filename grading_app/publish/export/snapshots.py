@@ -17,11 +17,10 @@ from django.urls import reverse
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from evalsite.lib.history import Actor, record_changes
 from grading_app.models import Snapshot
-from grading_app.publish.export.card_counts import Counts
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.publish.export.result_facts import build_result_facts
 from grading_app.publish.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA, check_line
-from grading_app.publish.export.study_card import study_card
+from grading_app.publish.export.study_card import Counts, study_card
 from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.publish.report.build import PART, freeze_report

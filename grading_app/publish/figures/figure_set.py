@@ -42,8 +42,7 @@ from grading_app.results.raters.rating_selection import RatingSelectionForm
 from grading_app.results.raters.verdict_stats import get_aggregates_by_condition
 from grading_app.results.scope import MISSING_WRONG, Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
-from grading_app.results.stored_results import StoredResults, get_results
-from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.stored_results import StoredResults, get_item_scores, get_results
 from grading_app.results.table import ResultTable
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats, ItemScores

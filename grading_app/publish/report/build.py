@@ -28,8 +28,8 @@ from grading_app.publish.report.document import (
     ReportSection,
     Span,
     TableBlock,
+    read_markdown,
 )
-from grading_app.publish.report.markdown import read_markdown
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, fingerprint_results, get_aggregate
 from grading_app.results.raters.agreement_cache import fingerprint_selection
 from grading_app.results.raters.rating_selection import RatingSelectionForm

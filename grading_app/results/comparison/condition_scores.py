@@ -21,7 +21,7 @@ from grading_app.results import statistic_format
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.comparison.condition_sides import ConditionSide
 from grading_app.results.scores import ConditionScore, Measure, estimate_pair
-from grading_app.results.stored_scores import EncodedScores, get_item_scores
+from grading_app.results.stored_results import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import (
     LEVEL,
     TOLERANCE,

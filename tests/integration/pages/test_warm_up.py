@@ -28,7 +28,7 @@ from django.core.cache import cache
 from django.contrib.messages.storage import default_storage
 from django.test import RequestFactory
 from django.utils.formats import localize
-from grading_app.publish.report.markdown import read_markdown
+from grading_app.publish.report.document import read_markdown
 request = RequestFactory().get("/")
 request.session = {}
 default_storage(request)

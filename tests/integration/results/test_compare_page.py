@@ -17,7 +17,7 @@ from scipy import stats
 from evalsite.lib import permissions
 from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate
-from grading_app.results import cached_aggregates, stored_scores
+from grading_app.results import cached_aggregates, stored_results
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.cached_aggregates import compute_rows
@@ -364,7 +364,7 @@ def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value
 def test_another_web_process_reads_the_scores_of_a_small_experiment(client, quiz, monkeypatch):
     first = open_page(client, quiz).context["pair"].change.mean
     cache.clear()  # The cache of another process.
-    monkeypatch.setattr(stored_scores, "load_scores", lambda *_: pytest.fail("the scores are read again"))
+    monkeypatch.setattr(stored_results, "load_scores", lambda *_: pytest.fail("the scores are read again"))
     assert open_page(client, quiz).context["pair"].change.mean == pytest.approx(first) == 12 / 30
 
 
