@@ -17,20 +17,39 @@ class ExportTable:
     """The SQL of one exported table.
 
     sections: selects the ids of the sections, for example runs, by the parameter `experiment`.
-    keys: selects the ids of the rows of one `section`.
-    rows: joins the columns' tables, restricted to the rows of one `section` with a key above `low` and at most `high`.
-    order: the key by which the rows of a page are ordered; empty if a page has a single key.
+    source: the tables that decide which rows there are. where: restricts them to the rows of one `section`.
+    joins: the other tables of the columns.
+    key: the key of a row, or of rows that are grouped.
     group: the columns by which the rows of a page are grouped; empty if they are not.
+    order: the order of the rows of a page, if it is not that of the key.
     """
 
     name: str
     columns: tuple[Column, ...]
     sections: str
-    keys: str
-    rows: str
+    source: str
+    where: str
+    key: str
+    joins: str = DESIGN_JOINS
+    group: str = ""
     order: str = ""
     has_trials: bool = True
-    group: str = ""
+
+    @property
+    def keys(self) -> str:
+        """Return SQL that selects the keys of one `section`."""
+        return f"SELECT {'DISTINCT ' if self.group else ''}{self.key} AS id FROM {self.source} WHERE {self.where}"  # noqa: S608
+
+    @property
+    def rows(self) -> str:
+        """Return SQL from FROM on, for the rows with a key above `low` and at most `high`."""
+        page = f"{self.key} > %(low)s AND {self.key} <= %(high)s"
+        return f"FROM {self.source} {self.joins} WHERE {self.where} AND {page}"
+
+    @property
+    def ordering(self) -> str:
+        """Return the ORDER BY of a page."""
+        return f" ORDER BY {self.order or self.key}"
 
 
 USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"
@@ -44,6 +63,7 @@ def _list_removal_columns(row: str) -> tuple[Column, ...]:
     )
 
 
+EXPERIMENT = "SELECT id FROM runs_app_experiment WHERE id = %(experiment)s"
 RUNS = "SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s"
 GENERATING_RUNS = """SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
     WHERE fr.experiment_id = %(experiment)s AND fc.stage = 'generate'"""
@@ -69,9 +89,9 @@ TRIALS = ExportTable(
         *_list_removal_columns("t"),
     ),
     sections=GENERATING_RUNS,
-    keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
-    rows=f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s AND t.id > %(low)s AND t.id <= %(high)s",
-    order="t.id",
+    source="runs_app_trial t",
+    where="t.run_id = %(section)s",
+    key="t.id",
 )
 
 ATTEMPTS = ExportTable(
@@ -92,17 +112,16 @@ ATTEMPTS = ExportTable(
         *_list_removal_columns("a"),
     ),
     sections=RUNS,
-    keys="SELECT a.id FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id WHERE a.run_id = %(section)s",
-    rows=f"""FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id {DESIGN_JOINS}
-        WHERE a.run_id = %(section)s AND a.id > %(low)s AND a.id <= %(high)s""",
-    order="a.id",
+    source="runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id",
+    where="a.run_id = %(section)s",
+    key="a.id",
 )
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
 # A rule has only a scorer. A judge or panel has its name; a person has queue and number. The rubric is set if there is
 # one. An imported judge has the names of its source.
 BY_WHOM = columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
-# The same for a whole section, so it is joined as a single row.
+# The grader of the verdict `g`. It is the same for a whole section, so it is joined as a single row.
 GRADER_JOINS = """
     JOIN (SELECT gc.id, gc.kind, gc.grade_condition_id, gc.scorer, gc.parameters,
             coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number, im.facts ->> 'judge') AS grader,
@@ -124,8 +143,8 @@ GRADER_JOINS = """
         LEFT JOIN runs_app_sampler js ON js.id = jc.sampler_id
         CROSS JOIN LATERAL (
             SELECT CASE WHEN gc.kind = 'judge' AND gc.grader_id IS NULL THEN gc.parameters END AS facts) im
-        WHERE gc.id = %(section)s OFFSET 0) gc ON gc.id = {verdict}.condition_id
-    LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
+        WHERE gc.id = %(section)s OFFSET 0) gc ON gc.id = g.condition_id
+    LEFT JOIN runs_app_trial j ON j.id = g.judged_by_id
 """
 JUDGED_HOW = (
     *columns("integer", "gc", "rubric_version"),
@@ -166,12 +185,10 @@ GRADINGS = ExportTable(
         Column("graded_at", "time", "g.created_at"),
     ),
     sections=GRADE_CONDITIONS,
-    keys="""SELECT g.trial_id AS id FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
-        WHERE g.condition_id = %(section)s""",
-    rows=f"""FROM grading_app_grading g {GRADER_JOINS.format(verdict="g")}
-        JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}
-        WHERE g.condition_id = %(section)s AND g.trial_id > %(low)s AND g.trial_id <= %(high)s""",
-    order="g.trial_id",
+    source="grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id",
+    where="g.condition_id = %(section)s",
+    key="g.trial_id",
+    joins=GRADER_JOINS + DESIGN_JOINS,
 )
 
 PREFERENCES = ExportTable(
@@ -196,16 +213,14 @@ PREFERENCES = ExportTable(
         Column("graded_at", "time", "g.created_at"),
     ),
     sections=f"{GRADE_CONDITIONS} AND kind IN ('judge', 'person')",
-    keys="""SELECT g.id FROM grading_app_preference g JOIN runs_app_trial t ON t.id = g.trial_a_id
-        WHERE g.condition_id = %(section)s""",
-    rows=f"""FROM grading_app_preference g {GRADER_JOINS.format(verdict="g")}
-        JOIN runs_app_trial t ON t.id = g.trial_a_id {DESIGN_JOINS}
+    source="grading_app_preference g JOIN runs_app_trial t ON t.id = g.trial_a_id",
+    where="g.condition_id = %(section)s",
+    key="g.id",
+    joins=f"""{GRADER_JOINS}{DESIGN_JOINS}
         JOIN runs_app_trial t2 ON t2.id = g.trial_b_id
         JOIN runs_app_run r2 ON r2.id = t2.run_id
         JOIN runs_app_condition c2 ON c2.id = r2.condition_id
-        JOIN runs_app_languagemodel m2 ON m2.id = c2.model_id
-        WHERE g.condition_id = %(section)s AND g.id > %(low)s AND g.id <= %(high)s""",
-    order="g.id",
+        JOIN runs_app_languagemodel m2 ON m2.id = c2.model_id""",
 )
 
 NORMS = """(SELECT jsonb_object_agg(dimension, jsonb_build_object('mean', mean, 'sd', sd, 'n', n))
@@ -233,14 +248,13 @@ RATINGS = ExportTable(
         Column("rival_trial_id", "integer", "h.rival_id"),
     ),
     sections="SELECT id FROM grading_app_ratingqueue WHERE experiment_id = %(experiment)s",
-    keys="""SELECT h.id FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
-        JOIN runs_app_trial t ON t.id = h.trial_id WHERE a.queue_id = %(section)s AND h.value IS NOT NULL""",
-    rows=f"""FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
-        JOIN grading_app_ratingqueue q ON q.id = a.queue_id LEFT JOIN runs_app_dimension qd ON qd.id = h.dimension_id
-        LEFT JOIN grading_app_rubric qr ON qr.id = q.rubric_id
-        JOIN runs_app_trial t ON t.id = h.trial_id {DESIGN_JOINS}
-        WHERE a.queue_id = %(section)s AND h.value IS NOT NULL AND h.id > %(low)s AND h.id <= %(high)s""",
-    order="h.id",
+    source="""grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
+        JOIN runs_app_trial t ON t.id = h.trial_id""",
+    where="a.queue_id = %(section)s AND h.value IS NOT NULL",
+    key="h.id",
+    joins=f"""JOIN grading_app_ratingqueue q ON q.id = a.queue_id
+        LEFT JOIN runs_app_dimension qd ON qd.id = h.dimension_id
+        LEFT JOIN grading_app_rubric qr ON qr.id = q.rubric_id {DESIGN_JOINS}""",
 )
 
 ITEMS = ExportTable(
@@ -261,13 +275,11 @@ ITEMS = ExportTable(
         *columns("flag", "i", "excluded"),
         *columns("text", "i", "note"),
     ),
-    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
-    keys="""SELECT i.id FROM datasets_app_item i JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id
-        WHERE e.id = %(section)s""",
-    rows="""FROM datasets_app_item i JOIN datasets_app_dataset d ON d.id = i.dataset_id
-        JOIN runs_app_experiment e ON e.dataset_id = d.id
-        WHERE e.id = %(section)s AND i.id > %(low)s AND i.id <= %(high)s""",
-    order="i.id",
+    sections=EXPERIMENT,
+    source="datasets_app_item i JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id",
+    where="e.id = %(section)s",
+    key="i.id",
+    joins="JOIN datasets_app_dataset d ON d.id = i.dataset_id",
     has_trials=False,
 )
 
@@ -277,29 +289,30 @@ _SUMS = ", ".join(f"sum(b.{name}) AS {name}" for name in f"{_COUNTS} {_MONEY} un
 LEDGER = ExportTable(
     name="ledger",
     columns=(
-        Column("experiment", "text", "l.experiment"),
+        Column("experiment", "text", "e.slug"),
         *columns("text", "l", "day model provider stage"),
         *columns("integer", "l", _COUNTS),
         *columns("decimal", "l", f"cost_usd {_MONEY}"),
         *columns("integer", "l", "unpriced"),
         *columns("decimal", "l", "kept_usd"),
     ),
-    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
-    keys="SELECT id FROM runs_app_experiment WHERE id = %(section)s",
-    # There are a few rows per day: the bounds only show that the single page was requested. An unknown cost is counted,
-    # not summed.
-    rows=f"""FROM (
-        SELECT e.slug AS experiment, to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
+    sections=EXPERIMENT,
+    source="runs_app_experiment e",
+    where="e.id = %(section)s",
+    key="e.id",  # There are a few rows per day, on a single page.
+    # An unknown cost is counted, not summed.
+    joins=f"""CROSS JOIN LATERAL (
+        SELECT to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
             nullif(n.provider, '') AS provider, coalesce(c.stage, 'preflight') AS stage,
             sum(b.paid_usd) AS cost_usd, {_SUMS}
         FROM runs_app_ledgerentry b
         LEFT JOIN runs_app_run r ON r.id = b.run_id
         LEFT JOIN runs_app_condition c ON c.id = r.condition_id
-        JOIN runs_app_experiment e ON e.id = coalesce(r.experiment_id, b.experiment_id)
         JOIN runs_app_languagemodel m ON m.id = coalesce(c.model_id, b.model_id)
         JOIN runs_app_endpoint n ON n.id = m.endpoint_id
-        WHERE e.id = %(section)s AND e.id > %(low)s AND e.id <= %(high)s
-        GROUP BY 1, 2, 3, 4, 5 ORDER BY 2, 3, 5) AS l WHERE true""",  # noqa: S608
+        WHERE coalesce(r.experiment_id, b.experiment_id) = e.id
+        GROUP BY 1, 2, 3, 4) AS l""",  # noqa: S608
+    order="l.day, l.model, l.stage",
     has_trials=False,
 )
 
@@ -316,11 +329,10 @@ POINTS = ExportTable(
         *columns("time", "pt", "decided_at"),
     ),
     sections=RUNS,
-    keys="SELECT pt.id FROM runs_app_point pt WHERE pt.run_id = %(section)s",
-    rows=f"""FROM runs_app_point pt JOIN {CELLS} ON cell.run_id = pt.run_id
-        LEFT JOIN runs_app_dimension dim ON dim.id = pt.dimension_id
-        WHERE pt.run_id = %(section)s AND pt.id > %(low)s AND pt.id <= %(high)s""",
-    order="pt.id",
+    source="runs_app_point pt",
+    where="pt.run_id = %(section)s",
+    key="pt.id",
+    joins=f"JOIN {CELLS} ON cell.run_id = pt.run_id LEFT JOIN runs_app_dimension dim ON dim.id = pt.dimension_id",
     has_trials=False,
 )
 
@@ -344,12 +356,11 @@ SUPERSEDED = ExportTable(
         *columns("time", "g", "superseded_at"),
     ),
     sections=GRADE_CONDITIONS,
-    keys="""SELECT g.id FROM grading_app_supersededverdict g JOIN runs_app_trial t ON t.id = g.trial_id
-        WHERE g.condition_id = %(section)s""",
-    rows=f"""FROM (SELECT *, (content ->> 'judged_by_id')::bigint AS judged_by_id FROM grading_app_supersededverdict
-            WHERE condition_id = %(section)s AND id > %(low)s AND id <= %(high)s) g {GRADER_JOINS.format(verdict="g")}
-        JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}""",  # noqa: S608
-    order="g.id",
+    source="""(SELECT *, (content ->> 'judged_by_id')::bigint AS judged_by_id FROM grading_app_supersededverdict) g
+        JOIN runs_app_trial t ON t.id = g.trial_id""",
+    where="g.condition_id = %(section)s",
+    key="g.id",
+    joins=GRADER_JOINS + DESIGN_JOINS,
 )
 
 # Annotations of the experiment's trials, and of the items of its dataset: without a trial, its columns are empty.
@@ -371,19 +382,16 @@ ANNOTATIONS = ExportTable(
         *columns("time", "n", "changed_at"),
         *columns("json", "n", "former"),
     ),
-    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
-    keys="""SELECT n.id FROM runs_app_annotation n JOIN datasets_app_item i ON i.id = n.item_id
-        JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id
-        WHERE e.id = %(section)s AND NOT n.removed AND (n.experiment_id IS NULL OR n.experiment_id = e.id)""",
-    rows="""FROM runs_app_annotation n JOIN datasets_app_item i ON i.id = n.item_id
-        JOIN datasets_app_dataset d ON d.id = i.dataset_id JOIN runs_app_experiment e ON e.dataset_id = d.id
+    sections=EXPERIMENT,
+    source="""runs_app_annotation n JOIN datasets_app_item i ON i.id = n.item_id
+        JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id""",
+    where="e.id = %(section)s AND NOT n.removed AND (n.experiment_id IS NULL OR n.experiment_id = e.id)",
+    key="n.id",
+    joins="""JOIN datasets_app_dataset d ON d.id = i.dataset_id
         JOIN auth_user u ON u.id = n.author_id LEFT JOIN auth_user u2 ON u2.id = n.changed_by_id
         LEFT JOIN runs_app_trial t ON t.id = n.trial_id LEFT JOIN runs_app_run r ON r.id = t.run_id
         LEFT JOIN runs_app_condition c ON c.id = r.condition_id
-        LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
-        WHERE e.id = %(section)s AND NOT n.removed AND (n.experiment_id IS NULL OR n.experiment_id = e.id)
-            AND n.id > %(low)s AND n.id <= %(high)s""",
-    order="n.id",
+        LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id""",
     has_trials=False,
 )
 

@@ -123,8 +123,7 @@ class Extract:
         `copy` is a statement with `{rows}` in place of the page's FROM and WHERE.
         """
         group = f" GROUP BY {self.table.group}" if self.table.group else ""
-        order = f" ORDER BY {self.table.order}" if self.table.order else ""
-        statement = copy.format(rows=self.table.rows + self._filter_sql + group + order)
+        statement = copy.format(rows=self.table.rows + self._filter_sql + group + self.table.ordering)
         keys = self.table.keys + self._filter_sql
         for section in self._list_sections():
             params = {**self.filters, "experiment": self.experiment.pk, "section": section}
@@ -139,9 +138,7 @@ class Extract:
         A position is a section and a key in it; (0, 0) is before the first row. None: no row follows. Rows that are
         added between two calls never shift the others.
         """
-        statement = _build_json_copy(self.table).format(
-            rows=self.table.rows + self._filter_sql + (f" ORDER BY {self.table.order}" if self.table.order else "")
-        )
+        statement = _build_json_copy(self.table).format(rows=self.table.rows + self._filter_sql + self.table.ordering)
         select_keys = f"""SELECT id FROM ({self.table.keys}{self._filter_sql}) AS keys
             WHERE id > %(low)s ORDER BY id LIMIT %(limit)s"""  # noqa: S608 - fixed text
         lines: list[bytes] = []

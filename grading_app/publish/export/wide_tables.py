@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef
 from datasets_app.models import Item
 from datasets_app.sampling import SamplingError, sample
 from grading_app.publish.export.columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN, Column, columns
-from grading_app.publish.export.export_tables import GENERATING_RUNS, ExportTable
+from grading_app.publish.export.export_tables import GENERATING_RUNS, TRIALS, ExportTable
 from grading_app.results.scores import Measure, list_measures, name_dimensions
 from runs_app.models import Experiment, Trial
 
@@ -30,7 +30,6 @@ MAX_COLUMNS = 1_500  # PostgreSQL allows 1,664 expressions in a SELECT list.
 NO_PARTICIPANTS = (
     "Rows are repetitions of a model, not participants: they share one model, so they are not independent people."
 )
-TRIALS_OF_A_RUN = f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s"
 # The points of a trial's scale, its own rating even if it is outside the scale, and none. A scale of more than 101
 # points has rows only for ratings that occur.
 SCALE_POINTS = """SELECT NULL::integer AS rating UNION SELECT t.rating UNION SELECT generate_series(
@@ -64,9 +63,9 @@ def build_answers(experiment: Experiment, options: Options) -> ExportTable:
             *scores,
         ),
         sections=GENERATING_RUNS,
-        keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
-        rows=f"{TRIALS_OF_A_RUN} AND t.id > %(low)s AND t.id <= %(high)s",
-        order="t.id",
+        source=TRIALS.source,
+        where=TRIALS.where,
+        key=TRIALS.key,
     )
 
 
@@ -106,9 +105,9 @@ def build_participants(experiment: Experiment, options: Options) -> ExportTable:
             *ratings,
         ),
         sections=GENERATING_RUNS,
-        # Keys start above 0, and sample_idx at 0.
-        keys="SELECT DISTINCT t.sample_idx + 1 AS id FROM runs_app_trial t WHERE t.run_id = %(section)s",
-        rows=f"""{TRIALS_OF_A_RUN} AND t.sample_idx + 1 > %(low)s AND t.sample_idx + 1 <= %(high)s""",
+        source=TRIALS.source,
+        where=TRIALS.where,
+        key="t.sample_idx + 1",  # Keys start above 0, and sample_idx at 0.
         group=f"{SHARED}, t.sample_idx, cell.epoch_offset",
         order="t.sample_idx",
     )
@@ -126,11 +125,10 @@ def build_rating_counts(experiment: Experiment, options: Options) -> ExportTable
             Column("n", "integer", "count(*) FILTER (WHERE t.rating IS NOT DISTINCT FROM point.rating)"),
         ),
         sections=GENERATING_RUNS,
-        keys="""SELECT DISTINCT t.item_id AS id FROM runs_app_trial t
-            WHERE t.run_id = %(section)s AND t.status = 'done' AND t.dimension_id IS NOT NULL""",
-        rows=f"""FROM runs_app_trial t {DESIGN_JOINS} CROSS JOIN LATERAL ({SCALE_POINTS}) point
-            WHERE t.run_id = %(section)s AND t.status = 'done' AND t.dimension_id IS NOT NULL
-            AND t.item_id > %(low)s AND t.item_id <= %(high)s""",
+        source=TRIALS.source,
+        where=f"{TRIALS.where} AND t.status = 'done' AND t.dimension_id IS NOT NULL",
+        key="t.item_id",
+        joins=f"{DESIGN_JOINS} CROSS JOIN LATERAL ({SCALE_POINTS}) point",
         group=f"{SHARED}, i.id, i.key, i.category, dim.id, dim.name, point.rating",
         order="i.id, dim.id, point.rating",
     )

@@ -47,8 +47,7 @@ def export_by_postgresql(experiment, table):
     utc = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
     cells = [(utc.format(some.sql) if some.kind == "time" else some.sql, some.name) for some in table.columns]
     columns = ", ".join(f"{sql} AS {name}" for sql, name in cells)
-    order = f"ORDER BY {table.order}" if table.order else ""
-    lines = f"SELECT row_to_json(line)::text FROM (SELECT {columns} {table.rows} {order}) AS line"
+    lines = f"SELECT row_to_json(line)::text FROM (SELECT {columns} {table.rows} {table.ordering}) AS line"
     arguments = {"experiment": experiment.pk, "low": 0, "high": 2**62}
     lines_written = []
     with connection.cursor() as cursor:
