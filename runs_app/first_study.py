@@ -32,8 +32,8 @@ from runs_app.experiment_files.specs import PromptSpec, SamplerSpec
 from runs_app.llm import prompts
 from runs_app.llm.keys import KeyRefused, load_stored_keys, store_key
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
+from runs_app.planning.cost_estimate import DesignSummary, summarise_design
 from runs_app.planning.design import Design
-from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.planning.shipped_designs import GENERAL_PROMPTS, GENERAL_SAMPLERS
 from runs_app.planning.work import PlanError
 from runs_app.pricing import costs

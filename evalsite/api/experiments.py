@@ -40,7 +40,7 @@ from grading_app.results.stored_results import get_results
 from runs_app import run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, Run, Wave
-from runs_app.planning.design_summary import DesignSummary, summarise_experiment
+from runs_app.planning.cost_estimate import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec
 from runs_app.planning.work import PlanError
 

@@ -23,8 +23,8 @@ from runs_app.experiment_files import spec_reader
 from runs_app.forms.draws import redraw_models
 from runs_app.forms.experiments import ExperimentFileForm, LaunchedExperimentForm
 from runs_app.models import Experiment, Preregistration
+from runs_app.planning.cost_estimate import DesignSummary, summarise_design
 from runs_app.planning.design import Design
-from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.planning.spec_io import build_spec
 from runs_app.prompt_preview import preview_draft
 from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit

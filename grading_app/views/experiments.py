@@ -34,8 +34,8 @@ from runs_app.models import Experiment
 from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import describe_rule
 from runs_app.planning import spec_io
+from runs_app.planning.cost_estimate import list_cells, summarise_design
 from runs_app.planning.design import Design
-from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect

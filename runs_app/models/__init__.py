@@ -1,7 +1,6 @@
 """The models of the runs app: endpoints, language models, designs, experiments, runs, trials and their calls."""
 
 from runs_app.models.annotations import Annotation
-from runs_app.models.answers import Answer
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.conditions import Condition, Manifest, Wave
@@ -16,7 +15,7 @@ from runs_app.models.preregistrations import Preregistration
 from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.tokens import ApiAllowance, ApiAnswer, ApiToken
-from runs_app.models.trials import Attempt, ExternalCall, Trial, WorkUnit
+from runs_app.models.trials import Answer, Attempt, ExternalCall, Trial, WorkUnit
 from runs_app.models.workers import Worker
 
 __all__ = [

@@ -23,7 +23,7 @@ from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeF
 from runs_app.models import Experiment, Run
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning.design_summary import summarise_experiment
+from runs_app.planning.cost_estimate import summarise_experiment
 from runs_app.planning.plan import PILOT_TRIALS
 from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import enqueue_preflights

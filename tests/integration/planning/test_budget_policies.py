@@ -9,9 +9,8 @@ from runs_app import run_control
 from runs_app.experiment_files import spec_reader
 from runs_app.models import Experiment, Manifest, Point, Run, Trial
 from runs_app.planning import spec_io
-from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.cost_estimate import estimate, summarise_experiment
 from runs_app.planning.design import Design
-from runs_app.planning.design_summary import summarise_experiment
 from tests import factories
 from tests.factories.drafts import (
     RATING,

@@ -1,17 +1,35 @@
-"""Judges and panels: a judge is a model with a rubric. Both can be changed only until they have graded."""
+"""The admin of grading: rubrics, judges and panels, and queues of ratings by people.
+
+Judges and panels can be changed only until they have graded. Queues are read-only, because they are changed on their
+own pages. The library of the site has the editor of rubrics, their previews, tests and the comparison of versions.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from evalsite.lib.web.admin import ReadOnlyAdmin, history_list
 from grading_app.forms.grading import GraderForm
+from grading_app.forms.rubrics import RubricForm
 from grading_app.grading.judging import panels
-from grading_app.models import GradeCondition, Grader, Panel
+from grading_app.models import GradeCondition, Grader, Panel, RaterAssignment, RatingQueue, Rubric
+from runs_app.admin.designs import (
+    VersionedAdmin,
+    build_approve_action,
+    build_archive_action,
+    build_copy_action,
+    render_turns,
+)
+from runs_app.admin.experiments import VisibleAdmin
+from runs_app.llm import judge_prompt
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:
@@ -95,3 +113,51 @@ class PanelAdmin(UntilUsedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("graders")
+
+
+@admin.register(RatingQueue)
+class RatingQueueAdmin(VisibleAdmin):
+    list_display = ["name", "status", "dataset", "raters_wanted", "owner", "created_at"]
+    list_filter = ["status"]
+    list_select_related = ["dataset", "owner"]
+    search_fields = ["name", "title"]
+    readonly_fields: ClassVar[Any] = [history_list]
+
+
+@admin.register(RaterAssignment)
+class RaterAssignmentAdmin(ReadOnlyAdmin):
+    list_display = ["queue", "number", "user", "dimension", "by_link", "started_at", "finished_at", "excluded_at"]
+    list_filter = [("queue", admin.RelatedOnlyFieldListFilter)]
+    list_select_related = ["queue", "user", "dimension"]
+    exclude = ["seed"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RaterAssignment]:
+        """Return assignments of the queues that the user may see.
+
+        A queue over answers is as private as its experiment.
+        """
+        return super().get_queryset(request).filter(queue__in=RatingQueue.objects.visible_to(request.user))
+
+
+@admin.register(Rubric)
+class RubricAdmin(VersionedAdmin):
+    form = RubricForm
+    row_actions = (
+        build_approve_action("grading_app.approve_rubric", "judges can grade with it"),
+        build_archive_action("grading_app.change_rubric"),
+        build_copy_action("grading_app.add_rubric"),
+    )
+    list_display = [*VersionedAdmin.list_display, "kind"]
+    list_filter = [*VersionedAdmin.list_filter, "kind"]
+    content = ("kind", "system", "user", "scale_min", "scale_max", "criteria", "labels", "messages")
+    frozen_content = ("kind", "turns", "verdict")
+
+    @admin.display(description="turns")
+    def turns(self, rubric: Rubric) -> SafeString:
+        return render_turns(rubric.messages)
+
+    @admin.display(description="verdict")
+    def verdict(self, rubric: Rubric) -> SafeString:
+        variables = judge_prompt.build_rubric_variables(rubric.content) if rubric.kind != Rubric.Kind.WRITER else {}
+        parts = [rubric.get_kind_display(), *(variables.get(name, "") for name in ("scale", "criteria", "labels"))]
+        return format_html("<pre>{}</pre>", "\n\n".join(filter(None, parts)))
