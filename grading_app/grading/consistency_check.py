@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import Count, Sum
 
 from grading_app.grading.adaptive_decisions import recount_decided_points
 from grading_app.models import StoredRows
-from runs_app.models import Experiment, LedgerEntry
+from runs_app.models import Attempt, Experiment, LedgerEntry, Run
+
+BATCH = 100  # Runs of one update.
 
 RUNS = """
 WITH units AS (
@@ -71,7 +74,8 @@ POINTS = f"""
 SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
 LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
-    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id AND t.sample_idx * p.n_items + drawn.place <= p.n_planned
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
+    AND t.sample_idx::bigint * p.n_items + drawn.place <= p.n_planned
 WHERE p.run_id NOT IN ({STORED_RUNS})
     AND (%(experiment)s::bigint IS NULL
         OR p.run_id IN (SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s))
@@ -169,8 +173,7 @@ def compare_counters(cursor: Any, experiment: Experiment | None = None) -> list[
         *_compare_rows(cursor, "run", _build_runs_sql(of_runs), RUN_COLUMNS, key),
         *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd"), key),
         *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER, of_runs), LEDGER_COLUMNS, key),
-        *_compare_rows(cursor, "point", POINTS, ("n_planned",), key),
-        *_list_differences("point", POINT_COUNTERS, recount_decided_points(experiment)),
+        *compare_points(cursor, experiment),
         *_compare_stored(experiment),
     ]
     if experiment is None:
@@ -179,6 +182,36 @@ def compare_counters(cursor: Any, experiment: Experiment | None = None) -> list[
             *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
         ]
     return differences
+
+
+def compare_points(cursor: Any, experiment: Experiment | None = None) -> list[Difference]:
+    """Return the differences of the points of one experiment, or of all."""
+    return [
+        *_compare_rows(cursor, "point", POINTS, ("n_planned",), experiment.pk if experiment else None),
+        *_list_differences("point", POINT_COUNTERS, recount_decided_points(experiment)),
+    ]
+
+
+def recount(experiment: Experiment) -> None:
+    """Set the counters of an experiment without running trials, and what it spent, to what its rows say."""
+    by_class = Attempt.objects.filter(run__experiment=experiment).exclude(error_class="").order_by()
+    errors: dict[int, dict[str, int]] = defaultdict(dict)
+    for run, name, number in by_class.values_list("run", "error_class").annotate(number=Count("pk")):
+        errors[run][name] = number
+    runs = experiment.runs.in_bulk()
+    with connection.cursor() as cursor:
+        cursor.execute(_build_runs_sql(OF_RUNS), {"experiment": experiment.pk})
+        for key, *pairs in cursor.fetchall():
+            run = runs[key]
+            for name, in_rows in zip(RUN_COLUMNS, pairs[1::2], strict=True):
+                setattr(run, name, in_rows)
+            run.errors = errors[key]
+            run.attempts_before = min(run.attempts_before, run.n_attempts)
+            run.permanent_before = min(run.permanent_before, run.n_permanent)
+        cursor.execute(EXPERIMENTS, {"experiment": experiment.pk})
+        _, _, spent, _, reserved = cursor.fetchone()
+    Run.objects.bulk_update(runs.values(), [*RUN_COLUMNS, "errors", "attempts_before", "permanent_before"], BATCH)
+    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=spent, reserved_usd=reserved)
 
 
 def read_counters(experiment: Experiment) -> dict[str, dict[str, str]]:

@@ -7,19 +7,17 @@ verdicts, and texts about items.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import connection, models
-from django.db.models import Max
+from django.db.models import F, Max
 
 from datasets_app.models import Dataset
 from evalsite.lib.sql import OctetLength
 from evalsite.lib.text.hashing import hash_content
-from grading_app.grading.adaptive_decisions import recount_points_of
-from grading_app.grading.consistency_check import POINT_COUNTERS
+from grading_app.grading.consistency_check import compare_points, recount
 from grading_app.grading.judging.judging_costs import FILLER
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.publish.export.snapshot_check import SnapshotFileError
@@ -44,54 +42,6 @@ from runs_app.models.engine_owned_columns import PricedResource
 from runs_app.planning.token_bounds import bound_input_tokens
 from runs_app.pricing.costs import CallBounds
 
-COUNT_TRIALS = """
-UPDATE runs_app_run r SET (n_pending, n_running, n_done, n_failed, n_cancelled) = (
-    SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'running'),
-        count(*) FILTER (WHERE status = 'done'), count(*) FILTER (WHERE status = 'failed'),
-        count(*) FILTER (WHERE status = 'cancelled')
-    FROM runs_app_trial t WHERE t.run_id = r.id)
-WHERE r.experiment_id = %(experiment)s
-"""
-COUNT_CALLS = """
-UPDATE runs_app_run r SET (n_attempts, n_permanent, n_unpriced, spent_usd, input_tokens, output_tokens, errors) = (
-    SELECT count(*), count(*) FILTER (WHERE outcome = 'permanent'), count(*) FILTER (WHERE cost_usd IS NULL),
-        coalesce(sum(cost_usd), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
-        (SELECT coalesce(jsonb_object_agg(error_class, n), '{}') FROM (
-            SELECT error_class, count(*) AS n FROM runs_app_attempt WHERE run_id = r.id AND error_class <> ''
-            GROUP BY 1) AS by_class)
-    FROM runs_app_attempt a WHERE a.run_id = r.id),
-    attempts_before = least(attempts_before, (SELECT count(*) FROM runs_app_attempt a WHERE a.run_id = r.id)),
-    permanent_before = least(permanent_before, (
-        SELECT count(*) FROM runs_app_attempt a WHERE a.run_id = r.id AND a.outcome = 'permanent'))
-WHERE r.experiment_id = %(experiment)s
-"""
-ADD_UP_MONEY = """
-UPDATE runs_app_experiment SET (spent_usd, reserved_usd) = (
-    SELECT coalesce(sum(spent), 0), coalesce(sum(kept), 0) FROM (
-        SELECT a.cost_usd, a.kept_usd FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
-        WHERE r.experiment_id = %(experiment)s
-        UNION ALL SELECT cost_usd, kept_usd FROM runs_app_preflight WHERE experiment_id = %(experiment)s
-        UNION ALL SELECT spent_usd, kept_usd FROM runs_app_deletedrun WHERE experiment_id = %(experiment)s
-    ) AS money (spent, kept)) WHERE id = %(experiment)s
-"""
-# Case k is repetition k / n_items of item k mod n_items. Trials of a pilot beyond these cases do not count.
-FIND_MISCOUNTED = """
-SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
-CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
-LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
-    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
-    AND t.sample_idx::bigint * p.n_items + drawn.place <= p.n_planned
-WHERE r.experiment_id = %(experiment)s
-GROUP BY p.id HAVING p.n_planned <> count(t.id) OR p.n_items <> cardinality(p.items)
-"""
-
-
-def count_rows(experiment: Experiment) -> None:
-    """Set the counters of an experiment without running trials, and what it spent, to what its rows say."""
-    with connection.cursor() as cursor:
-        for statement in (COUNT_TRIALS, COUNT_CALLS, ADD_UP_MONEY):
-            cursor.execute(statement, {"experiment": experiment.pk})
-
 
 def complete_study(experiment: Experiment) -> None:
     """Set the counters of an imported study, and the reservations of its runs.
@@ -99,24 +49,21 @@ def complete_study(experiment: Experiment) -> None:
     Raise SnapshotFileError for a file with live runs, because a worker would claim their trials, and for points whose
     counts led to another decision than their trials.
     """
-    count_rows(experiment)
+    recount(experiment)
     runs = Run.objects.filter(experiment=experiment)
     live = runs.filter(status__in=Run.UNDER_WAY) | runs.filter(n_running__gt=0)
     if live.exists() or Trial.objects.filter(run__in=runs, status=Trial.Status.RUNNING).exists():
         raise SnapshotFileError("the file holds live runs, which no snapshot has")
     # The counts of each point must be those of its trials and grades.
+    points = Point.objects.filter(run__in=runs)
+    if (drawn := points.exclude(items__len=F("n_items")).first()) is not None:
+        raise SnapshotFileError(f"{_name_point(drawn.pk)}: n_items is not the number of its items")
     with connection.cursor() as cursor:
-        cursor.execute(FIND_MISCOUNTED, {"experiment": experiment.pk})
-        if miscounted := cursor.fetchone():
-            key, planned, counted = miscounted
+        for difference in compare_points(cursor, experiment):
+            name = _name_point(int(difference.row.removeprefix("point ")))
             raise SnapshotFileError(
-                f"{_name_point(key)}: n_planned is {planned}, and {counted} of its cases have trials"
+                f"{name}: {difference.counter} is {difference.counted}, and its rows say {difference.in_rows}"
             )
-    for key, *pairs in recount_points_of(experiment):
-        for counter, stored, counted in zip(POINT_COUNTERS, pairs[::2], pairs[1::2], strict=True):
-            is_close = isinstance(stored, float) and isinstance(counted, float) and math.isclose(stored, counted)
-            if stored != counted and not is_close:
-                raise SnapshotFileError(f"{_name_point(key)}: {counter} is {stored}, and its rows say {counted}")
     _bound_calls(experiment)
 
 

@@ -22,6 +22,7 @@ from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
+from grading_app.grading.consistency_check import recount
 from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.importers import FORMATS
@@ -39,7 +40,6 @@ from grading_app.study_import.study import (
     StudyTrial,
 )
 from grading_app.study_import.study_checks import check_design, check_items, check_trial
-from grading_app.study_import.study_completion import count_rows
 from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
@@ -152,7 +152,7 @@ class StudyImport(SourceImport[Study]):
             self._write_batch(batch)
         # The files may have more repetitions than at the first import.
         Experiment.objects.filter(pk=experiment.pk, samples__lt=self.samples).update(samples=self.samples)
-        count_rows(experiment)
+        recount(experiment)
         shown = dict.fromkeys((ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS), 0)
         shown |= {ITEMS: len(self.items), CONDITIONS: len(self.conditions), **+self.counts}
         source = FORMATS[study.tool].label if study.tool in FORMATS else study.tool
