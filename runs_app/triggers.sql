@@ -221,7 +221,8 @@ END $$;
 CREATE TRIGGER runs_app_trial_done_is_final AFTER UPDATE ON runs_app_trial
 FOR EACH ROW WHEN (OLD.status = 'done') EXECUTE FUNCTION runs_app_trial_done_is_final();
 
--- A trial keeps its place in the design.
+-- A trial keeps its place in the design. Checked after the update: a trigger before it locks each updated row first,
+-- even if its columns are not updated.
 CREATE OR REPLACE FUNCTION runs_app_trial_identity_is_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'trial % keeps its run, item, dimension and repetition', OLD.id
@@ -229,7 +230,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER runs_app_trial_identity_is_fixed
-BEFORE UPDATE OF run_id, item_id, dimension_id, sample_idx, subject_id, rival_id ON runs_app_trial
+AFTER UPDATE OF run_id, item_id, dimension_id, sample_idx, subject_id, rival_id ON runs_app_trial
 FOR EACH ROW EXECUTE FUNCTION runs_app_trial_identity_is_fixed();
 
 -- No attempt refers to a trial that does not exist. This replaces the foreign key, which is checked for each attempt.

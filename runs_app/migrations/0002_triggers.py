@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
         ("django_q", "0019_alter_task_options_alter_ormq_key_alter_ormq_lock_and_more"),
     ]
     operations = [
-        InstallTriggers("runs_app", "c90f891f2e5e"),
+        InstallTriggers("runs_app", "af07995acc30"),
         ANSWER,
         migrations.RunSQL(QUEUE_RUNS_ONLY_TASKS, QUEUE_RUNS_ANYTHING),
     ]
