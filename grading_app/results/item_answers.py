@@ -321,7 +321,10 @@ def _group(cells: Iterable[TranscriptCell]) -> list[Conversation]:
         first: Turns | None = None
         for answer in cell.answers:
             turns = rebuild_turns(answer.trial)
-            shown = [_shorten(turn) for turn in turns.turns]
+            shown = [
+                replace(turn, text=turn.text[:MAX_CHARACTERS], size=turn.size or len(turn.text.encode()))
+                for turn in turns.turns
+            ]
             end = len(shown)
             if answer.trial.messages is not None:
                 end = next((at for at, turn in enumerate(shown) if turn.role in ("assistant", "tool")), end)
@@ -334,10 +337,6 @@ def _group(cells: Iterable[TranscriptCell]) -> list[Conversation]:
         else:
             grouped.append(Conversation(first, cell.answers[0].trial, [cell]))
     return grouped
-
-
-def _shorten(turn: PreviewTurn) -> PreviewTurn:
-    return replace(turn, text=turn.text[:MAX_CHARACTERS], size=turn.size or len(turn.text.encode()))
 
 
 def _load_preferences(trials: list[int]) -> list[Preference]:

@@ -135,7 +135,8 @@ def estimate_change(
 
 
 def _estimate_single_answers(n: int, mean: float, sd: float, confidence: float) -> PairedChange:
-    gained, lost = _count_gained_and_lost(n, mean, sd)
+    net, changed = n * mean, (n - 1) * sd**2 + n * mean**2
+    gained, lost = round((changed + net) / 2), round((changed - net) / 2)
     is_exact = gained + lost < MIN_CHANGED
     p = exact_mcnemar_p(gained, lost) if is_exact else mcnemar_p(gained, lost)
     ends = _end_at_zero(tango_interval(gained, lost, n, confidence), mean, p, confidence)
@@ -231,12 +232,6 @@ def _list_sign_patterns(n: int) -> Any:
     import numpy as np
 
     return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
-
-
-def _count_gained_and_lost(n: int, mean: float, sd: float) -> tuple[int, int]:
-    """Return how many differences are 1 and how many are -1, if all others are 0."""
-    net, changed = n * mean, (n - 1) * sd**2 + n * mean**2
-    return round((changed + net) / 2), round((changed - net) / 2)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

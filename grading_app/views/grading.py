@@ -317,7 +317,8 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @readers_only
 def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
-    conditions = _list_conditions(experiment)
+    related = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    conditions = list(related.prefetch_related("panel__graders__rubric").order_by("pk"))
     key = request.GET.get("by", "")
     condition = next((condition for condition in conditions if key in ("", str(condition.pk))), None)
     context: dict[str, Any] = {
@@ -332,11 +333,6 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
         context |= {"cached": cached, "here": request.get_full_path(), "label": condition.label}
         context |= _make_context(experiment, condition, cached.value) if cached.value else {}
     return render(request, "grading_app/grading_length.html", context)
-
-
-def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
-    conditions = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
-    return list(conditions.prefetch_related("panel__graders__rubric").order_by("pk"))
 
 
 def _make_context(

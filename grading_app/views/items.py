@@ -171,7 +171,12 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
     condition_row = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
     item_row = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
-    trials = _list_cell_trials(scope, item_row, condition_row)
+    runs = condition_row.runs.filter(wave=scope.wave) if scope.wave else condition_row.runs.all()
+    of_cell = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item_row)
+    if scope.measure.dimension:
+        of_cell = of_cell.filter(dimension=scope.measure.dimension)
+    ordered = of_cell.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
+    trials = list(ordered.defer("raw_response", "messages", "reasoning")[: MAX_ANSWERS + 1])
     annotations = group_by_trial(trials)
     context = {
         "experiment": experiment,
@@ -190,15 +195,6 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
         panel = render(request, "grading_app/partials/matrix_cell.html", context)
         return push_url(panel, False)  # The address stays that of the matrix.
     return render(request, "grading_app/matrix_cell.html", {**context, "state": experiment.state})
-
-
-def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
-    runs = condition.runs.filter(wave=scope.wave) if scope.wave else condition.runs.all()
-    trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
-    if scope.measure.dimension:
-        trials = trials.filter(dimension=scope.measure.dimension)
-    ordered = trials.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
-    return list(ordered.defer("raw_response", "messages", "reasoning")[: MAX_ANSWERS + 1])
 
 
 def _list_answers(

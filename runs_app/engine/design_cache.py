@@ -86,7 +86,9 @@ class DesignCache:
         for item_id, dimension_id in missing:
             dimension = self._dimensions[dimension_id] if dimension_id is not None else None
             self._questions[item_id, dimension_id] = build_question(items[item_id], dimension)
-        self._drop_oldest(len(pairs))
+        # Items are frozen, so cached questions stay valid.
+        while len(self._questions) > MAX_QUESTIONS + len(pairs):
+            self._questions.popitem(last=False)
 
     def _fetch_judged_questions(self, claims: Sequence[Claim]) -> dict[int, Question]:
         """Return the questions of claims for judges and for writers of item rubrics, by trial."""
@@ -98,21 +100,12 @@ class DesignCache:
         for run_id, run_claims in by_run.items():
             design = self._designs[run_id].design
             texts = fetch_item_texts(design, {claim.item_id for claim in run_claims})
-            answers = _fetch_judged_answers([claim.trial_id for claim in run_claims])
+            trial_ids = [claim.trial_id for claim in run_claims]
+            rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
+            answers = {pk: (subject, rival) for pk, subject, rival in rows}
             for claim in run_claims:
                 variables = build_judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
                 questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].with_judge_variables(
                     variables
                 )
         return questions
-
-    def _drop_oldest(self, needed: int) -> None:
-        """Drop the oldest questions above the maximum. Items are frozen, so cached questions stay valid."""
-        while len(self._questions) > MAX_QUESTIONS + needed:
-            self._questions.popitem(last=False)
-
-
-def _fetch_judged_answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
-    """Return, for each trial, the answer that it judges and the answer to compare with."""
-    rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
-    return {pk: (subject, rival) for pk, subject, rival in rows}

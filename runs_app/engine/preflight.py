@@ -76,16 +76,14 @@ def make_preflight(key: int, call: Call) -> str:
         try:
             reply = call(request)
         except CallFailure as failure:
-            _finish_failed(key, failure)
+            outcome = build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
+            finish_preflight(
+                key, build_attempt_from_failure(failure), pause_s=outcome.pause_s, allowance=outcome.allowance
+            )
         else:
             answer = reply.text if request.messages is not QUESTION_MESSAGES else ""
             finish_preflight(key, build_attempt_from_reply(reply) | {"answer": answer}, allowance=reply.allowance)
     return Preflight.objects.values_list("status", flat=True).get(pk=key)
-
-
-def _finish_failed(key: int, failure: CallFailure) -> None:
-    outcome = build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
-    finish_preflight(key, build_attempt_from_failure(failure), pause_s=outcome.pause_s, allowance=outcome.allowance)
 
 
 # The two transactions -------------------------------------------------------------------------------------------------
