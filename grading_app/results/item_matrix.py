@@ -42,13 +42,13 @@ def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> 
     if selection.sort == "dataset":
         return selected
     if selection.sort == "disagreement":
-        order = item_scores.sort_positions(item_scores.disagreement(selected))
+        order = item_scores.sort_positions(selected.disagreement())
     elif selection.sort == "repetitions":
-        order = item_scores.sort_positions(item_scores.repetition_spread(selected))
+        order = item_scores.sort_positions(selected.repetition_spread())
     elif selection.sort == "norm":
-        order = item_scores.sort_positions(item_scores.norm_distance(selected, load_norm_means(scope, selected)))
+        order = item_scores.sort_positions(selected.norm_distance(load_norm_means(scope, selected)))
     else:
-        order = item_scores.sort_positions(item_scores.item_means(selected), descending=selection.sort == "easiest")
+        order = item_scores.sort_positions(selected.item_means(), descending=selection.sort == "easiest")
     columns = {name: getattr(selected, name)[order] for name in ("items", "n", "missing", "mean", "within")}
     return ItemScores(conditions=selected.conditions, is_binary=selected.is_binary, **columns)
 
@@ -71,10 +71,10 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
     if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave has no answers.
         return np.zeros_like(is_selected)
     if scores.is_binary:
-        is_selected &= item_scores.find_items_mostly_answered(scores, a, right=True) if a is not None else True
-        is_selected &= item_scores.find_items_mostly_answered(scores, b, right=False) if b is not None else True
+        is_selected &= scores.find_items_mostly_answered(a, right=True) if a is not None else True
+        is_selected &= scores.find_items_mostly_answered(b, right=False) if b is not None else True
     elif a is not None and b is not None:
-        is_selected &= item_scores.find_higher_items(scores, a, b)
+        is_selected &= scores.find_higher_items(a, b)
     return is_selected
 
 

@@ -43,7 +43,7 @@ from grading_app.statistics.condition_pairs import (
 )
 from grading_app.statistics.fixed_items import LevelLead, find_level_lead
 from grading_app.statistics.intervals import Bounds
-from grading_app.statistics.item_scores import ItemScores, find_lowest_score
+from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
 
@@ -191,7 +191,7 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             continue
         reasons = count_missing(experiment, measure, query.wave) if item_scores.missing.any() else {}
         missing = dict(zip(item_scores.conditions.tolist(), item_scores.missing.sum(axis=0).tolist(), strict=True))
-        filled = item_scores.fill_missing(find_lowest_score(item_scores, measure.low))
+        filled = item_scores.fill_missing(item_scores.find_lowest_score(measure.low))
         if query.missing_is_wrong:
             item_scores = filled
         settled = measure.settle(item_scores)

@@ -283,8 +283,8 @@ def find_telling_items(
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
     norms = load_norms(experiment, measure, scores.items)
     if len(scores.conditions) > 1:
-        spread = item_scores.disagreement(scores)
-        values = np.where(item_scores.find_differing_items(scores), spread, np.nan)
+        spread = scores.disagreement()
+        values = np.where(scores.find_differing_items(), spread, np.nan)
         n_differing, n_common = (int((~np.isnan(each)).sum()) for each in (values, spread))
         title = "Items on which the conditions differ most"
         note = f"The conditions differ on {n_differing:,} of {n_common:,} items by {measure.label}."
@@ -293,10 +293,10 @@ def find_telling_items(
                 f" {rest:,} more {'item has' if rest == 1 else 'items have'} a score of one condition only, or none."
             )
     elif norms:
-        values = item_scores.norm_distance(scores, norms.mean)
+        values = scores.norm_distance(norms.mean)
         title, note = "Items farthest from people", f"By {measure.label}."
     else:
-        values = -item_scores.item_means(scores)
+        values = -scores.item_means()
         if measure.is_share:
             values = np.where(values > -1 + item_scores.TOLERANCE, values, np.nan)
         title, note = "Items with the lowest scores", f"By {measure.label}."

@@ -20,7 +20,6 @@ from grading_app.results.frames import Frames, NormPair, Outcomes, RatedDimensio
 from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
 from grading_app.results.results_page import Screen, make_screen
 from grading_app.results.scores import EXCLUSIONS, Measure, MeasureScores, find_measure, load_scores
-from grading_app.statistics import item_scores
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
@@ -199,4 +198,4 @@ def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] |
     if stored is None:
         return None
     scores = stored.scores
-    return [int(item) for item in scores.items[item_scores.find_differing_items(scores)]]
+    return [int(item) for item in scores.items[scores.find_differing_items()]]

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
-from grading_app.statistics.item_scores import Floats, ItemScores, find_lowest_score
+from grading_app.statistics.item_scores import Floats, ItemScores
 from grading_app.statistics.paired import MIN_CHANGED, PairedChange, estimate_change, exact_mcnemar_p, holm
 
 TOLERANCE = 1e-9
@@ -283,4 +283,4 @@ def find_ends(scores: ItemScores, bounds: Bounds | None) -> Bounds:
         return bounds
     if scores.is_binary or not scores.n.any():
         return 0.0, 1.0
-    return find_lowest_score(scores, None), float(np.nanmax(scores.mean))
+    return scores.find_lowest_score(None), float(np.nanmax(scores.mean))

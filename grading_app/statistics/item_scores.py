@@ -1,7 +1,7 @@
 """The scores of one measure by item and condition, and statistics that find hard, disputed or unstable items.
 
-`ItemScores` holds the arrays behind results, comparisons and analyses. The functions of one `ItemScores` return an
-array of shape (items,), in which undefined values are NaN.
+`ItemScores` holds the arrays behind results, comparisons and analyses. Its statistics return an array of
+shape (items,), in which undefined values are NaN.
 """
 
 from __future__ import annotations
@@ -184,85 +184,75 @@ class ItemScores:
                 is_binary=bool(arrays["is_binary"]),
             )
 
+    def find_lowest_score(self, low: float | None) -> float:
+        """Return the worst score of a missing answer: the low end of the scale, or the lowest item mean."""
+        if low is not None:
+            return low
+        return 0.0 if self.is_binary or not self.n.any() else float(np.nanmin(self.mean))
 
-def find_lowest_score(scores: ItemScores, low: float | None) -> float:
-    """Return what a missing answer counts as in the worst case: the low end of the scale, or the lowest item mean."""
-    if low is not None:
-        return low
-    return 0.0 if scores.is_binary or not scores.n.any() else float(np.nanmin(scores.mean))
+    def item_means(self) -> Floats:
+        """Return the mean of the cell means. Each condition has the same weight, for any number of repetitions."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.where(self.n > 0, self.mean, 0.0).sum(axis=1) / (self.n > 0).sum(axis=1))
+
+    def disagreement(self) -> Floats:
+        """Return the standard deviation of the cell means between conditions; NaN for fewer than two conditions."""
+        has_score = self.n > 0
+        count = has_score.sum(axis=1)
+        deviations = np.where(has_score, self.mean - self.item_means()[:, None], 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(count > 1, np.sqrt((deviations**2).sum(axis=1) / (count - 1)), np.nan)
+
+    def repetition_spread(self) -> Floats:
+        """Return the standard deviation within cells, pooled over conditions; NaN without repetitions."""
+        freedom = np.where(self.n > 1, self.n - 1, 0).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(freedom > 0, np.sqrt(self.within.sum(axis=1) / freedom), np.nan)
+
+    def norm_distance(self, norms: Floats) -> Floats:
+        """Return the mean absolute distance of cell means from the human norm. norms: (items,), NaN for no norm."""
+        has_score = self.n > 0
+        distances = np.where(has_score, np.abs(self.mean - norms[:, None]), 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(distances.sum(axis=1) / has_score.sum(axis=1))
+
+    def find_differing_items(self) -> Mask:
+        """Return the items whose mean scores differ between conditions."""
+        has_score = self.n > 0
+        highest = np.where(has_score, self.mean, -np.inf).max(axis=1, initial=-np.inf)
+        lowest = np.where(has_score, self.mean, np.inf).min(axis=1, initial=np.inf)
+        return np.asarray(highest - lowest > TOLERANCE)
+
+    def find_failing_items(self) -> Mask:
+        """Return the items with an answer that has no score or, if answers are right or wrong, is wrong."""
+        failed = self.missing > 0
+        if self.is_binary:
+            failed |= (self.n > 0) & (self.mean < 1 - TOLERANCE)
+        return np.asarray(failed.any(axis=1))
+
+    def find_unsolved_items(self) -> Mask:
+        """Return the items that have answers, but no right answer."""
+        answered = (self.n + self.missing > 0).any(axis=1)
+        return np.asarray(answered & ~((self.n > 0) & (self.mean > TOLERANCE)).any(axis=1))
+
+    def find_items_mostly_answered(self, condition: int, *, right: bool) -> Mask:
+        """Return the items that a condition answers right, or wrong, in more than half of its scored repetitions."""
+        column = self.find_column(condition)
+        mean = np.where(self.n[:, column] > 0, self.mean[:, column], np.nan)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(mean > 0.5 + TOLERANCE if right else mean < 0.5 - TOLERANCE)
+
+    def find_higher_items(self, a: int, b: int) -> Mask:
+        """Return the items whose mean score is higher in condition a than in b."""
+        has_both, change = self.pair_conditions(a, b)
+        is_higher = np.zeros(len(self.items), dtype=np.bool_)
+        is_higher[has_both] = change < -TOLERANCE
+        return is_higher
 
 
 def _shrink_counts(counts: Integers) -> NDArray[np.integer]:
     """Return the counts in the smallest unsigned type that holds them."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-
-
-def item_means(scores: ItemScores) -> Floats:
-    """Return the mean of the cell means. Each condition has the same weight, for any number of repetitions."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(scores.n > 0, scores.mean, 0.0).sum(axis=1) / (scores.n > 0).sum(axis=1))
-
-
-def disagreement(scores: ItemScores) -> Floats:
-    """Return the standard deviation of the cell means between conditions; NaN for fewer than two conditions."""
-    has_score = scores.n > 0
-    count = has_score.sum(axis=1)
-    deviations = np.where(has_score, scores.mean - item_means(scores)[:, None], 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 1, np.sqrt((deviations**2).sum(axis=1) / (count - 1)), np.nan)
-
-
-def repetition_spread(scores: ItemScores) -> Floats:
-    """Return the standard deviation within cells, pooled over conditions; NaN without repetitions."""
-    freedom = np.where(scores.n > 1, scores.n - 1, 0).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(freedom > 0, np.sqrt(scores.within.sum(axis=1) / freedom), np.nan)
-
-
-def norm_distance(scores: ItemScores, norms: Floats) -> Floats:
-    """Return the mean absolute distance of cell means from the human norm. norms: (items,), NaN for no norm."""
-    has_score = scores.n > 0
-    distances = np.where(has_score, np.abs(scores.mean - norms[:, None]), 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(distances.sum(axis=1) / has_score.sum(axis=1))
-
-
-def find_differing_items(scores: ItemScores) -> Mask:
-    """Return the items whose mean scores differ between conditions."""
-    has_score = scores.n > 0
-    highest = np.where(has_score, scores.mean, -np.inf).max(axis=1, initial=-np.inf)
-    lowest = np.where(has_score, scores.mean, np.inf).min(axis=1, initial=np.inf)
-    return np.asarray(highest - lowest > TOLERANCE)
-
-
-def find_failing_items(scores: ItemScores) -> Mask:
-    """Return the items with an answer that has no score or, if answers are right or wrong, is wrong."""
-    failed = scores.missing > 0
-    if scores.is_binary:
-        failed |= (scores.n > 0) & (scores.mean < 1 - TOLERANCE)
-    return np.asarray(failed.any(axis=1))
-
-
-def find_unsolved_items(scores: ItemScores) -> Mask:
-    """Return the items that have answers, but no right answer."""
-    answered = (scores.n + scores.missing > 0).any(axis=1)
-    return np.asarray(answered & ~((scores.n > 0) & (scores.mean > TOLERANCE)).any(axis=1))
-
-
-def find_items_mostly_answered(scores: ItemScores, condition: int, *, right: bool) -> Mask:
-    """Return the items that a condition answers right, or wrong, in more than half of its scored repetitions."""
-    column = scores.find_column(condition)
-    mean = np.where(scores.n[:, column] > 0, scores.mean[:, column], np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(mean > 0.5 + TOLERANCE if right else mean < 0.5 - TOLERANCE)
-
-
-def find_higher_items(scores: ItemScores, a: int, b: int) -> Mask:
-    """Return the items whose mean score is higher in condition a than in b."""
-    has_both, change = scores.pair_conditions(a, b)
-    is_higher = np.zeros(len(scores.items), dtype=np.bool_)
-    is_higher[has_both] = change < -TOLERANCE
-    return is_higher
 
 
 def sort_positions(values: Floats, *, descending: bool = True) -> NDArray[np.intp]:
@@ -272,7 +262,7 @@ def sort_positions(values: Floats, *, descending: bool = True) -> NDArray[np.int
 
 
 SELECTIONS: dict[str, Callable[[ItemScores], Mask]] = {
-    "failures": find_failing_items,
-    "different": find_differing_items,
-    "unsolved": find_unsolved_items,
+    "failures": ItemScores.find_failing_items,
+    "different": ItemScores.find_differing_items,
+    "unsolved": ItemScores.find_unsolved_items,
 }

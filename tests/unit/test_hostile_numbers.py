@@ -25,7 +25,7 @@ from grading_app.statistics.correlation import pearson
 from grading_app.statistics.factorial_model import category_interaction, fit_factors
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation, repeatability
-from grading_app.statistics.item_scores import ItemScores, disagreement, item_means, norm_distance, repetition_spread
+from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.judge_bias import corrected_mean, judge_bias, judge_slope
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
 from grading_app.statistics.ratings import Ratings
@@ -172,9 +172,9 @@ def test_a_design(table, repetitions):
     require_finite(fit_factors(table, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)}))
     require_finite(category_interaction(table, [("a", "b")[at % 2] for at in range(len(table))]))
     for values in (
-        item_means(scores),
-        disagreement(scores),
-        repetition_spread(scores),
-        norm_distance(scores, table[:, 0]),
+        scores.item_means(),
+        scores.disagreement(),
+        scores.repetition_spread(),
+        scores.norm_distance(table[:, 0]),
     ):
         require_finite([float(value) for value in values if not np.isnan(value)])
