@@ -115,6 +115,46 @@ class BatchLease:
     def _refresh(self) -> None:
         self.batch = ProviderBatch.objects.select_related(*RELATED).get(pk=self.batch.pk)
 
+    def list_held_claims(self, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
+        """Return the next CHUNK_SIZE claims that this batch still holds, by trial id. `among` limits the trials."""
+        trial_ids = None if among is None else sorted(among)
+        batch = self.batch
+        with connection.cursor() as cursor:
+            cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
+            rows = cursor.fetchall()
+        return [self._build_claim(row) for row in rows]
+
+    def _build_claim(self, row: tuple[Any, ...]) -> Claim:
+        trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
+        return Claim(
+            trial_id=trial_id,
+            counter_keys=self.counter_keys,
+            token=self.batch.key,
+            item_id=item_id,
+            dimension_id=dimension_id,
+            sample_idx=sample_idx,
+            attempts=attempts,
+            yields=yields,
+            reserved_usd=reserved,
+            batched=True,
+            without_schema=refused_schema,
+        )
+
+    def release_trials(self, *, wait_s: float | None = None) -> int:
+        """Release all trials that the batch still holds, because no call was made for them. Return how many."""
+        total = 0
+        while claims := self.list_held_claims():
+            results = [Result(claim, Trial.Status.PENDING, released=True, wait_s=wait_s) for claim in claims]
+            total += record_each(results, self.worker_id)
+        return total
+
+    def stop_run(self, reason: str) -> None:
+        """Stop the run, because it would only create the same batch again."""
+        rows = Run.objects.filter(pk=self.batch.run_id)
+        rows.transition(
+            sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+        )
+
 
 RELATED = ("endpoint", "run__experiment", "run__condition__model")
 
@@ -128,47 +168,3 @@ def take_lease(worker_id: int) -> BatchLease | None:
     if row is None:
         return None
     return BatchLease(ProviderBatch.objects.select_related(*RELATED).get(pk=row[0]), worker_id, claim)
-
-
-def list_held_claims(lease: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
-    """Return the next CHUNK_SIZE claims that this batch still holds, by trial id. `among` limits the trials."""
-    trial_ids = None if among is None else sorted(among)
-    batch = lease.batch
-    with connection.cursor() as cursor:
-        cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
-        rows = cursor.fetchall()
-    return [_build_claim(lease, row) for row in rows]
-
-
-def _build_claim(lease: BatchLease, row: tuple[Any, ...]) -> Claim:
-    trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
-    return Claim(
-        trial_id=trial_id,
-        counter_keys=lease.counter_keys,
-        token=lease.batch.key,
-        item_id=item_id,
-        dimension_id=dimension_id,
-        sample_idx=sample_idx,
-        attempts=attempts,
-        yields=yields,
-        reserved_usd=reserved,
-        batched=True,
-        without_schema=refused_schema,
-    )
-
-
-def release_trials(lease: BatchLease, *, wait_s: float | None = None) -> int:
-    """Release all trials that the batch still holds, because no call was made for them. Return how many."""
-    total = 0
-    while claims := list_held_claims(lease):
-        results = [Result(claim, Trial.Status.PENDING, released=True, wait_s=wait_s) for claim in claims]
-        total += record_each(results, lease.worker_id)
-    return total
-
-
-def stop_run(lease: BatchLease, reason: str) -> None:
-    """Stop the run, because it would only create the same batch again."""
-    rows = Run.objects.filter(pk=lease.batch.run_id)
-    rows.transition(
-        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
-    )

@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs_app.batches.batch_lease import BatchLease, list_held_claims, release_trials, stop_run
+from runs_app.batches.batch_lease import BatchLease
 from runs_app.batches.protocol import (
     MIN_POLL_S,
     AmbiguousSubmission,
@@ -29,7 +29,7 @@ from runs_app.batches.protocol import (
 from runs_app.batches.submission import Sql, Submission, build_state_columns, refuse_batch, schedule_search
 from runs_app.engine import outcomes
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_jobs, build_result
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_jobs
 from runs_app.engine.recorder import Result
 from runs_app.engine.recovery import record_each
 from runs_app.engine.requests import PreparedRequest
@@ -163,7 +163,7 @@ async def _iter_chunks(lines: AsyncIterator[Line], max_lines: int) -> AsyncItera
 
 
 def _build_jobs(lease: BatchLease, designs: DesignCache, by_trial: dict[int, Line]) -> list[Job]:
-    return build_jobs(list_held_claims(lease, among=list(by_trial)), designs)
+    return build_jobs(lease.list_held_claims(among=list(by_trial)), designs)
 
 
 async def _build_line_result(lease: BatchLease, job: Job, line: Line) -> Result:
@@ -177,7 +177,7 @@ async def _build_line_result(lease: BatchLease, job: Job, line: Line) -> Result:
     outcome = outcomes.build_answer_outcome(reply, job.scale)
     for columns in (outcome.trial, attempt):
         columns["latency_ms"] = None  # A batch does not report the duration of one call.
-    return build_result(job, outcome, [attempt])
+    return job.build_result(outcome, [attempt])
 
 
 async def _read_reply(lease: BatchLease, job: Job, line: Line) -> CallReply:
@@ -202,7 +202,7 @@ def _build_failed_result(job: Job, failure: CallFailure, *, unbilled: bool = Fal
     outcome = outcomes.build_failure_outcome(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
-    result = build_result(job, outcome, [attempt])
+    result = job.build_result(outcome, [attempt])
     result.pause_s = result.allowance = None
     return result
 
@@ -210,7 +210,7 @@ def _build_failed_result(job: Job, failure: CallFailure, *, unbilled: bool = Fal
 def _end_batch(lease: BatchLease, phase: Phase) -> None:
     """End a batch. Its end decides the outcome of the calls without an answer."""
     if phase == Phase.CANCELLED:
-        release_trials(lease)
+        lease.release_trials()
     elif phase == Phase.EXPIRED:
         _fail_missing(lease, ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.", unbilled=True)
     else:
@@ -221,7 +221,7 @@ def _end_batch(lease: BatchLease, phase: Phase) -> None:
 
 def _fail_missing(lease: BatchLease, kind: ErrorClass, message: str, *, unbilled: bool = False) -> None:
     designs = DesignCache()
-    while claims := list_held_claims(lease):
+    while claims := lease.list_held_claims():
         jobs = build_jobs(claims, designs)
         results = [_build_failed_result(job, CallFailure(kind, message), unbilled=unbilled) for job in jobs]
         lease.recorded += record_each(results, lease.worker_id)
@@ -232,7 +232,7 @@ def _end_failed(lease: BatchLease, state: State) -> None:
     if not state.is_full:
         refuse_batch(lease, state.problem or "without a message")
         return
-    release_trials(lease, wait_s=CAPACITY_WAIT_S)
+    lease.release_trials(wait_s=CAPACITY_WAIT_S)
     lease.end(S.FAILED, f"The provider has no capacity for it now: {state.problem}", error=state.problem)
 
 
@@ -241,7 +241,7 @@ def handle_unknown_batch(lease: BatchLease) -> None:
 
     The provider may have billed the batch, so its reservation is kept.
     """
-    stop_run(lease, UNKNOWN_BATCH)
+    lease.stop_run(UNKNOWN_BATCH)
     _fail_missing(lease, ErrorClass.MALFORMED_REPLY, UNKNOWN_BATCH)
     lease.end(S.FAILED, UNKNOWN_BATCH, error=UNKNOWN_BATCH, **_sum_attempts(lease.batch))
 
@@ -256,5 +256,5 @@ def _sum_attempts(batch: ProviderBatch) -> dict[str, int | Decimal]:
 
 def end_unsubmitted(lease: BatchLease, reason: str) -> None:
     """End a batch that was never submitted, and release its trials."""
-    release_trials(lease)
+    lease.release_trials()
     lease.end(S.CANCELLED, reason)

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from django.db.models.functions import Now
 
-from runs_app.batches.batch_lease import BatchLease, list_held_claims, release_trials, stop_run
+from runs_app.batches.batch_lease import BatchLease
 from runs_app.batches.protocol import (
     AmbiguousSubmission,
     BatchApi,
@@ -27,7 +27,7 @@ from runs_app.batches.protocol import (
 )
 from runs_app.engine import outcomes
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import Job, build_jobs, build_result
+from runs_app.engine.jobs import Job, build_jobs
 from runs_app.engine.recorder import Result
 from runs_app.engine.recovery import record_each
 from runs_app.engine.requests import PreparedRequest
@@ -184,8 +184,8 @@ def refuse_batch(lease: BatchLease, problem: str) -> None:
     No call was made, so the trials lose no attempt.
     """
     reason = f"The provider refused a batch: {problem}"
-    stop_run(lease, reason)
-    release_trials(lease)
+    lease.stop_run(reason)
+    lease.release_trials()
     lease.end(S.FAILED, reason, error=problem)
 
 
@@ -224,7 +224,7 @@ class BatchFileBuilder:
         return None
 
     def _build_jobs(self, after: int) -> Sequence[Job]:
-        return build_jobs(list_held_claims(self._lease, after=after), self._designs)
+        return build_jobs(self._lease.list_held_claims(after=after), self._designs)
 
     async def _write_or_conclude(self, job: Job, file: IO[bytes]) -> Result | None:
         """Write a job to the file, or return its result if no call can be made.
@@ -233,7 +233,7 @@ class BatchFileBuilder:
         """
         if self._is_first and job.cached_reply is not None:
             outcome = outcomes.build_cached_outcome(job.cached_reply, job.scale)
-            return build_result(job, outcome, [outcomes.build_attempt_from_cache(job.cached_reply)])
+            return job.build_result(outcome, [outcomes.build_attempt_from_cache(job.cached_reply)])
         try:
             if isinstance(job.prepared, CallFailure):
                 raise job.prepared
@@ -263,4 +263,4 @@ def _build_failed_result(job: Job, failure: CallFailure) -> Result:
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
     outcome = outcomes.Outcome(outcome.status, outcome.trial, outcome.released, outcome.wait_s)
-    return build_result(job, outcome, [outcomes.build_attempt_from_failure(failure)])
+    return job.build_result(outcome, [outcomes.build_attempt_from_failure(failure)])

@@ -24,7 +24,6 @@ from runs_app.engine.counters import CounterKeys, LockedCounters
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.outages import end_outage, measure_outage_s
 from runs_app.engine.prepared_sql import fetch_prepared, to_pg_json
-from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
 from runs_app.engine.run_lifecycle import stop_runs
 from runs_app.models import Endpoint, Run
 
@@ -156,7 +155,7 @@ def claim_trials(
     """Claim at most `limit` trials under counters that the caller has locked."""
     if not counters.endpoint.is_open or counters.endpoint_delta.pause_s:
         return []
-    slots = min(limit, count_free_slots(counters.limiter, counters.endpoint.rates, counters.in_flight))
+    slots = min(limit, counters.limiter.count_free_slots(counters.endpoint.rates, counters.in_flight))
     if slots <= 0:
         return []
     demands, budgets = counters.list_demands(), counters.get_budgets()
@@ -169,7 +168,7 @@ def claim_trials(
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
         counters.endpoint_delta = replace(
-            counters.endpoint_delta, limiter=consume_tokens(counters.limiter, len(claims), expected)
+            counters.endpoint_delta, limiter=counters.limiter.consume_tokens(len(claims), expected)
         )
     else:
         counters.write_changes()  # First, because `pause_for_budget` reads the stored counters.

@@ -11,14 +11,7 @@ from decimal import Decimal
 from datasets_app.models import Item
 from runs_app.engine.admission import Claim
 from runs_app.engine.outcomes import RetryPolicy
-from runs_app.engine.requests import (
-    Question,
-    RunDesign,
-    build_judge_variables,
-    build_question,
-    build_run_design,
-    fetch_item_texts,
-)
+from runs_app.engine.requests import Question, RunDesign, build_question, build_run_design
 from runs_app.models import Dimension, Run, Trial
 
 DESIGN_S = 5.0  # A changed time-out takes effect within this time, a changed price at the next claim.
@@ -99,12 +92,12 @@ class DesignCache:
         questions = {}
         for run_id, run_claims in by_run.items():
             design = self._designs[run_id].design
-            texts = fetch_item_texts(design, {claim.item_id for claim in run_claims})
+            texts = design.fetch_item_texts({claim.item_id for claim in run_claims})
             trial_ids = [claim.trial_id for claim in run_claims]
             rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
             answers = {pk: (subject, rival) for pk, subject, rival in rows}
             for claim in run_claims:
-                variables = build_judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
+                variables = design.build_judge_variables(*answers[claim.trial_id], texts.get(claim.item_id))
                 questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].with_judge_variables(
                     variables
                 )

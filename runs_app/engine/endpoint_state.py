@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 from runs_app.engine.outages import note_signals
 from runs_app.engine.prepared_sql import fetch_prepared
-from runs_app.engine.rate_limiter import (
-    RateLimiterState,
-    RateLimits,
-    adapt_limit,
-    apply_allowance,
-    consume_tokens,
-    refill,
-)
+from runs_app.engine.rate_limiter import RateLimiterState, RateLimits
 from runs_app.llm.calls import Allowance
 
 LOCK_ENDPOINT = """
@@ -45,6 +38,22 @@ class EndpointState:
     is_open: bool
     now: float
 
+    def apply_feedback(self, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
+        """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
+        limiter = note_signals(self.limiter, feedback.signals, self.now)
+        limiter = limiter.adapt_limit(
+            self.rates,
+            in_flight=self.in_flight,
+            answered=feedback.answered,
+            # An outage says nothing about the number of calls that the endpoint can serve.
+            overloaded=0 if limiter.down_since is not None else feedback.overloaded,
+            now=self.now,
+        )
+        limiter = limiter.consume_tokens(feedback.requests, feedback.tokens)
+        if feedback.allowance:
+            limiter = limiter.apply_allowance(feedback.allowance, in_flight=in_flight, now=self.now)
+        return limiter
+
 
 def build_endpoint_state(
     most: int,
@@ -61,7 +70,7 @@ def build_endpoint_state(
     """Return the state of an endpoint from a row of LOCK_ENDPOINT."""
     rates = RateLimits(most, rpm, tpm, rpd, adaptive)
     # Raw SQL returns JSON as text. Django parses only its own fields.
-    limiter = refill(RateLimiterState.from_row(json.loads(stored)), rates, now, day)
+    limiter = RateLimiterState.from_row(json.loads(stored)).refill(rates, now, day)
     return EndpointState(rates, limiter, in_flight, is_open, now)
 
 
@@ -81,21 +90,3 @@ class EndpointFeedback:
     allowance: Allowance | None = None
     signals: tuple[int, ...] = ()
     failure: str = ""
-
-
-def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
-    """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
-    limiter = note_signals(state.limiter, feedback.signals, state.now)
-    limiter = adapt_limit(
-        limiter,
-        state.rates,
-        in_flight=state.in_flight,
-        answered=feedback.answered,
-        # An outage says nothing about the number of calls that the endpoint can serve.
-        overloaded=0 if limiter.down_since is not None else feedback.overloaded,
-        now=state.now,
-    )
-    limiter = consume_tokens(limiter, feedback.requests, feedback.tokens)
-    if feedback.allowance:
-        limiter = apply_allowance(limiter, feedback.allowance, in_flight=in_flight, now=state.now)
-    return limiter

@@ -34,7 +34,6 @@ from runs_app.engine.outcomes import (
 )
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.prepared_sql import to_pg_json
-from runs_app.engine.rate_limiter import consume_tokens, count_free_slots, find_reached_limit
 from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, CallReply
 from runs_app.models import CachedAnswer, Run, Trial
@@ -178,7 +177,7 @@ def decide_on_calls(
         delta.running += 1
         delta.reserved_usd += reserved
         if not call.from_cache:
-            limiter = consume_tokens(counters.limiter, 1, expected)
+            limiter = counters.limiter.consume_tokens(1, expected)
             counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
         claim = Claim(0, keys, uuid.uuid4(), 0, None, 0, 1, 0, reserved, expected)
         decided.append(claim)
@@ -221,7 +220,7 @@ def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: 
     if measure_outage_s(counters.limiter, state.now) > settings.OUTAGE_LIMIT_S:
         raise NotAdmitted(f"the endpoint {endpoint} does not answer", may_start_later=False)
     day_ends = find_end_of_day(state.now, endpoint.day_zone)
-    if limit := find_reached_limit(counters.limiter, state.rates, counters.in_flight, day_ends):
+    if limit := counters.limiter.find_reached_limit(state.rates, counters.in_flight, day_ends):
         wait_s = None if limit.until is None else max(0.0, limit.until - state.now)
         raise NotAdmitted(f"the endpoint {endpoint} {limit.description}", retry_after_s=wait_s)
     run = counters.runs[call.run.pk]
@@ -244,7 +243,7 @@ def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: 
 def _check_spare(call: ExternalRequest, counters: LockedCounters, demand: Demand, left_usd: Decimal | None) -> None:
     """Raise NotAdmitted if a prepared call could keep other calls from starting: half of each limit stays free."""
     taken = counters.in_flight + 2
-    free = count_free_slots(counters.limiter, counters.endpoint.rates, counters.in_flight)
+    free = counters.limiter.count_free_slots(counters.endpoint.rates, counters.in_flight)
     tokens_left = counters.limiter.tokens_left
     if (
         free < taken

@@ -68,6 +68,38 @@ class Job:
         """Return why the design reruns an answer with these columns of a trial, or None."""
         return find_rerun_reason(classify_answer(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
 
+    def build_result(self, outcome: Outcome, calls: list[dict[str, Any]]) -> Result:
+        """Return the result to record for a job with this outcome and these calls."""
+        outcome = self._apply_rerun_policy(outcome, calls)
+        if isinstance(self.prepared, requests.PreparedRequest):
+            for columns in (outcome.trial, *calls):
+                columns["request_hash"] = self.prepared.request_hash
+        elif self.prepared.error_class == ErrorClass.DUPLICATE_IN_FLIGHT:
+            calls = []  # No call was made.
+        return Result(
+            self.claim,
+            outcome.status,
+            trial=outcome.trial,
+            calls=calls,
+            released=outcome.released,
+            wait_s=outcome.wait_s,
+            pause_s=outcome.pause_s,
+            cache_key=self.cache_key if self.cached_reply is None else None,
+            allowance=outcome.allowance,
+        )
+
+    def _apply_rerun_policy(self, outcome: Outcome, calls: list[dict[str, Any]]) -> Outcome:
+        """Add the kinds of an answer to its call's columns. Return the outcome, or a retry if the design reruns it."""
+        if outcome.status != "done":
+            return outcome
+        reason = self.find_rerun_reason(outcome.trial)
+        if reason is None or not self.may_retry:
+            calls[-1].update(classify_answer(outcome.trial))
+            return outcome
+        rerun = build_rerun_outcome(reason, self.claim.attempts, self.retry)
+        calls[-1].update(rerun.trial, outcome="transient", raw_response=outcome.trial["raw_response"])
+        return rerun
+
 
 def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) -> list[Job]:
     """Return the jobs of these claims. Stop a run whose requests cannot be prepared, and release its claims."""
@@ -124,11 +156,11 @@ def _fetch_failed_providers(claims: Sequence[Claim], designs: DesignCache) -> di
 def _prepare_job(claim: Claim, designs: DesignCache, failed_at: Sequence[str] = ()) -> Job:
     design, question, retry = designs.get(claim)
     try:
-        request = requests.prepare_request(design, question, claim.sample_idx)
+        request = design.prepare_request(question, claim.sample_idx)
         if claim.without_schema or design.target.refuses_schema:
-            request = requests.drop_schema(request)
-        prepared: requests.PreparedRequest | CallFailure = requests.reroute(
-            request, design.target.routes, claim.attempts, failed_at
+            request = request.drop_schema()
+        prepared: requests.PreparedRequest | CallFailure = request.reroute(
+            design.target.routes, claim.attempts, failed_at
         )
     except (PromptError, OSError) as error:
         prepared = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
@@ -173,40 +205,6 @@ def _get_cached_reply(job: Job, cached: Mapping[str, CallReply]) -> CallReply | 
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply
     return None if job.find_rerun_reason(build_answer_outcome(reply, job.scale).trial) else reply
-
-
-def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Result:
-    """Return the result to record for a job with this outcome and these calls."""
-    outcome = _apply_rerun_policy(job, outcome, calls)
-    if isinstance(job.prepared, requests.PreparedRequest):
-        for columns in (outcome.trial, *calls):
-            columns["request_hash"] = job.prepared.request_hash
-    elif job.prepared.error_class == ErrorClass.DUPLICATE_IN_FLIGHT:
-        calls = []  # No call was made.
-    return Result(
-        job.claim,
-        outcome.status,
-        trial=outcome.trial,
-        calls=calls,
-        released=outcome.released,
-        wait_s=outcome.wait_s,
-        pause_s=outcome.pause_s,
-        cache_key=job.cache_key if job.cached_reply is None else None,
-        allowance=outcome.allowance,
-    )
-
-
-def _apply_rerun_policy(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Outcome:
-    """Add the kinds of an answer to its call's columns. Return the outcome, or a retry if the design reruns it."""
-    if outcome.status != "done":
-        return outcome
-    reason = job.find_rerun_reason(outcome.trial)
-    if reason is None or not job.may_retry:
-        calls[-1].update(classify_answer(outcome.trial))
-        return outcome
-    rerun = build_rerun_outcome(reason, job.claim.attempts, job.retry)
-    calls[-1].update(rerun.trial, outcome="transient", raw_response=outcome.trial["raw_response"])
-    return rerun
 
 
 LOOKAHEAD_S = 0.1  # Twice the time of a cycle and of the gathering before it, to allow for slow ones.

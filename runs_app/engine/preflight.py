@@ -18,14 +18,13 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta, LockedCounters, lock_counters
-from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
+from runs_app.engine.endpoint_state import EndpointFeedback
 from runs_app.engine.outcomes import (
     RetryPolicy,
     build_attempt_from_failure,
     build_attempt_from_reply,
     build_failure_outcome,
 )
-from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target, images
 from runs_app.llm import parameters
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
@@ -186,7 +185,7 @@ def _start(locked: LockedPreflight, reserve: Decimal, tokens_taken: int) -> None
         lease_until=Now() + LEASE,
         started_at=Now(),
     )
-    limiter = consume_tokens(counters.limiter, 1, tokens_taken)
+    limiter = counters.limiter.consume_tokens(1, tokens_taken)
     locked.write_changes(EndpointDelta(limiter, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
@@ -202,7 +201,7 @@ def _build_endpoint_delta(
     used = (call.get("input_tokens") or 0) + (call.get("output_tokens") or 0)
     taken = sum(count_tokens(locked.preflight))
     feedback = EndpointFeedback(answered, overloaded, 0, used - taken, allowance)
-    limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
+    limiter = counters.endpoint.apply_feedback(feedback, counters.in_flight + in_flight)
     reason = call.get("error", "")[:200] if pause_s else None
     return EndpointDelta(limiter, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
 
@@ -261,8 +260,8 @@ def find_closed_reason(locked: LockedPreflight) -> str:
     if not state.is_open and endpoint.paused_until:
         until = _format_time(endpoint.paused_until.timestamp(), state.now)
         return f"the endpoint {endpoint} is paused until {until}: {endpoint.pause_reason}"
-    limit = find_reached_limit(
-        state.limiter, state.rates, state.in_flight, find_end_of_day(state.now, endpoint.day_zone)
+    limit = state.limiter.find_reached_limit(
+        state.rates, state.in_flight, find_end_of_day(state.now, endpoint.day_zone)
     )
     if limit is None:
         return ""

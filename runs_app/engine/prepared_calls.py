@@ -33,7 +33,6 @@ from runs_app.engine.external_calls import (
 )
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.prepared_sql import execute, fetch_prepared, release_locks_early, to_pg_json, wait_for_disk
-from runs_app.engine.rate_limiter import consume_tokens
 from runs_app.engine.recorder import Result, apply_changes, collect_run_ids, store_replies, write_trials
 
 logger = logging.getLogger("evalsite.gateway")
@@ -335,7 +334,7 @@ def _delete_of_endpoint(endpoint_id: int, claims: dict[int, Claim]) -> int:
             delta.running -= 1
             delta.reserved_usd -= claim.reserved_usd
         expected = sum(claim.expected_tokens for claim in deleted)
-        limiter = consume_tokens(counters.limiter, -len(deleted), -expected)
+        limiter = counters.limiter.consume_tokens(-len(deleted), -expected)
         counters.endpoint_delta = replace(counters.endpoint_delta, limiter=limiter)
         counters.write_and_commit()
     return len(deleted)

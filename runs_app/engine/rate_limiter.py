@@ -74,26 +74,106 @@ class RateLimiterState:
     def as_row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
+    def refill(self, rates: RateLimits, now: float, day: str) -> RateLimiterState:
+        """Return the state at a later time: refill buckets, count a new day from zero, drop expired reports."""
+        elapsed = max(0.0, now - self.filled_at)
+        return replace(
+            self._drop_expired_reports(now),
+            requests=_refill_bucket(self.requests, rates.requests_per_minute, elapsed),
+            tokens=_refill_bucket(self.tokens, rates.tokens_per_minute, elapsed),
+            filled_at=now,
+            day=day,
+            today=self.today if self.day == day else 0,
+        )
 
-def refill(limiter: RateLimiterState, rates: RateLimits, now: float, day: str) -> RateLimiterState:
-    """Return the state at a later time: refill buckets, count a new day from zero, drop expired reports."""
-    elapsed = max(0.0, now - limiter.filled_at)
-    return replace(
-        _drop_expired_reports(limiter, now),
-        requests=_refill_bucket(limiter.requests, rates.requests_per_minute, elapsed),
-        tokens=_refill_bucket(limiter.tokens, rates.tokens_per_minute, elapsed),
-        filled_at=now,
-        day=day,
-        today=limiter.today if limiter.day == day else 0,
-    )
+    def _drop_expired_reports(self, now: float) -> RateLimiterState:
+        state = self
+        if self.requests_until is not None and self.requests_until <= now:
+            state = replace(state, reported_requests=None, requests_until=None)
+        if self.tokens_until is not None and self.tokens_until <= now:
+            state = replace(state, reported_tokens=None, tokens_until=None)
+        return state
 
+    def count_free_slots(self, rates: RateLimits, in_flight: int) -> int:
+        """Return the number of calls that may start now. The state is refilled."""
+        return max(0, min(limit.free for limit in self._list_start_limits(rates, in_flight)))
 
-def _drop_expired_reports(limiter: RateLimiterState, now: float) -> RateLimiterState:
-    if limiter.requests_until is not None and limiter.requests_until <= now:
-        limiter = replace(limiter, reported_requests=None, requests_until=None)
-    if limiter.tokens_until is not None and limiter.tokens_until <= now:
-        limiter = replace(limiter, reported_tokens=None, tokens_until=None)
-    return limiter
+    def find_reached_limit(self, rates: RateLimits, in_flight: int, day_ends: float) -> StartLimit | None:
+        """Return the limit that prevents the next call, or None. The state is refilled."""
+        limits = self._list_start_limits(rates, in_flight, day_ends)
+        return next((limit for limit in limits if limit.free <= 0), None)
+
+    def _list_start_limits(self, rates: RateLimits, in_flight: int, day_ends: float | None = None) -> list[StartLimit]:
+        most = int(min(self.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
+        limits = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
+        if self.down_since is not None:
+            limits.append(StartLimit(PROBES - in_flight, "does not answer, and is being tested"))
+        if self.requests is not None and (rate := rates.requests_per_minute):
+            wait = self._find_refill_time(1 - self.requests, rate)
+            limits.append(StartLimit(int(self.requests), f"has used up its {rate} requests a minute", wait))
+        if (per_day := rates.requests_per_day) is not None:
+            limits.append(StartLimit(per_day - self.today, f"has used up its {per_day} requests a day", day_ends))
+        if self.reported_requests is not None:
+            free = int(self.reported_requests)
+            limits.append(StartLimit(free, "says that no request is left", self.requests_until))
+        return [*limits, *self._list_exhausted_token_limits(rates)]
+
+    def _list_exhausted_token_limits(self, rates: RateLimits) -> list[StartLimit]:
+        """Return the exhausted token limits.
+
+        The others allow any number of calls, because the use of a call is not known before its end.
+        """
+        limits = []
+        if self.tokens is not None and self.tokens <= 0 and (rate := rates.tokens_per_minute):
+            refilled_at = self._find_refill_time(-self.tokens, rate)
+            limits.append(StartLimit(0, f"has used up its {rate} tokens a minute", refilled_at))
+        if self.reported_tokens is not None and self.reported_tokens <= 0:
+            limits.append(StartLimit(0, "says that no token is left", self.tokens_until))
+        return limits
+
+    def _find_refill_time(self, missing: float, rate: int) -> float:
+        """Return the time when the bucket will have refilled by this amount."""
+        return self.filled_at + missing / _get_refill_per_s(rate)
+
+    def consume_tokens(self, requests: int, tokens: int) -> RateLimiterState:
+        """Count calls that start and their expected tokens. Negative numbers correct an estimate."""
+        return replace(
+            self,
+            requests=None if self.requests is None else self.requests - requests,
+            tokens=None if self.tokens is None else self.tokens - tokens,
+            today=max(0, self.today + requests),  # A correction after midnight may concern calls of the day before.
+            reported_requests=None if self.reported_requests is None else self.reported_requests - requests,
+            reported_tokens=None if self.reported_tokens is None else self.reported_tokens - tokens,
+        )
+
+    def apply_allowance(self, allowance: Allowance, *, in_flight: int, now: float) -> RateLimiterState:
+        """Apply the remaining rates that the provider stated last.
+
+        The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers
+        come.
+        """
+        state, requests, tokens = self, allowance.requests, allowance.tokens
+        if requests:
+            state = replace(
+                state, reported_requests=float(requests.n - in_flight), requests_until=now + requests.resets_in_s
+            )
+        if tokens:
+            state = replace(state, reported_tokens=float(tokens.n), tokens_until=now + tokens.resets_in_s)
+        return state
+
+    def adapt_limit(
+        self, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
+    ) -> RateLimiterState:
+        """Return the state with its concurrency limit after a batch of results. `in_flight` still includes them."""
+        limit = min(self.limit, float(rates.max_concurrency))
+        if overloaded:
+            if self.cut_at is not None and now - self.cut_at < COOLDOWN_S:
+                return self
+            return replace(self, limit=max(1.0, limit * CUT_FACTOR), cut_at=now)
+        if not answered or in_flight < MIN_UTILIZATION * limit:
+            return self
+        growth = answered if self.cut_at is None else answered / limit
+        return replace(self, limit=min(float(rates.max_concurrency), limit + growth))
 
 
 def _refill_bucket(content: float | None, rate: int | None, elapsed: float) -> float | None:
@@ -125,95 +205,3 @@ class StartLimit(NamedTuple):
     free: int
     description: str
     until: float | None = None
-
-
-def count_free_slots(limiter: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
-    """Return the number of calls that may start now. `limiter` is refilled."""
-    return max(0, min(limit.free for limit in _list_start_limits(limiter, rates, in_flight)))
-
-
-def find_reached_limit(
-    limiter: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float
-) -> StartLimit | None:
-    """Return the limit that prevents the next call, or None. `limiter` is refilled."""
-    limits = _list_start_limits(limiter, rates, in_flight, day_ends)
-    return next((limit for limit in limits if limit.free <= 0), None)
-
-
-def _list_start_limits(
-    limiter: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float | None = None
-) -> list[StartLimit]:
-    most = int(min(limiter.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
-    limits = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
-    if limiter.down_since is not None:
-        limits.append(StartLimit(PROBES - in_flight, "does not answer, and is being tested"))
-    if limiter.requests is not None and (rate := rates.requests_per_minute):
-        wait = _find_refill_time(limiter, 1 - limiter.requests, rate)
-        limits.append(StartLimit(int(limiter.requests), f"has used up its {rate} requests a minute", wait))
-    if (per_day := rates.requests_per_day) is not None:
-        limits.append(StartLimit(per_day - limiter.today, f"has used up its {per_day} requests a day", day_ends))
-    if limiter.reported_requests is not None:
-        free = int(limiter.reported_requests)
-        limits.append(StartLimit(free, "says that no request is left", limiter.requests_until))
-    return [*limits, *_list_exhausted_token_limits(limiter, rates)]
-
-
-def _list_exhausted_token_limits(limiter: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
-    """Return the exhausted token limits.
-
-    The others allow any number of calls, because the use of a call is not known before its end.
-    """
-    limits = []
-    if limiter.tokens is not None and limiter.tokens <= 0 and (rate := rates.tokens_per_minute):
-        refilled_at = _find_refill_time(limiter, -limiter.tokens, rate)
-        limits.append(StartLimit(0, f"has used up its {rate} tokens a minute", refilled_at))
-    if limiter.reported_tokens is not None and limiter.reported_tokens <= 0:
-        limits.append(StartLimit(0, "says that no token is left", limiter.tokens_until))
-    return limits
-
-
-def _find_refill_time(limiter: RateLimiterState, missing: float, rate: int) -> float:
-    """Return the time when the bucket will have refilled by this amount."""
-    return limiter.filled_at + missing / _get_refill_per_s(rate)
-
-
-def consume_tokens(limiter: RateLimiterState, requests: int, tokens: int) -> RateLimiterState:
-    """Count calls that start and their expected tokens. Negative numbers correct an estimate."""
-    return replace(
-        limiter,
-        requests=None if limiter.requests is None else limiter.requests - requests,
-        tokens=None if limiter.tokens is None else limiter.tokens - tokens,
-        today=max(0, limiter.today + requests),  # A correction after midnight may concern calls of the day before.
-        reported_requests=None if limiter.reported_requests is None else limiter.reported_requests - requests,
-        reported_tokens=None if limiter.reported_tokens is None else limiter.reported_tokens - tokens,
-    )
-
-
-def apply_allowance(limiter: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float) -> RateLimiterState:
-    """Apply the remaining rates that the provider stated last.
-
-    The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers come.
-    """
-    requests, tokens = allowance.requests, allowance.tokens
-    if requests:
-        limiter = replace(
-            limiter, reported_requests=float(requests.n - in_flight), requests_until=now + requests.resets_in_s
-        )
-    if tokens:
-        limiter = replace(limiter, reported_tokens=float(tokens.n), tokens_until=now + tokens.resets_in_s)
-    return limiter
-
-
-def adapt_limit(
-    limiter: RateLimiterState, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
-) -> RateLimiterState:
-    """Return the state with its concurrency limit after a batch of results. `in_flight` still includes them."""
-    limit = min(limiter.limit, float(rates.max_concurrency))
-    if overloaded:
-        if limiter.cut_at is not None and now - limiter.cut_at < COOLDOWN_S:
-            return limiter
-        return replace(limiter, limit=max(1.0, limit * CUT_FACTOR), cut_at=now)
-    if not answered or in_flight < MIN_UTILIZATION * limit:
-        return limiter
-    growth = answered if limiter.cut_at is None else answered / limit
-    return replace(limiter, limit=min(float(rates.max_concurrency), limit + growth))

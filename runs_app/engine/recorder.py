@@ -18,7 +18,7 @@ from django.db import models, transaction
 
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, LockedCounters, RunDelta, lock_counters
-from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback, read_limiter
+from runs_app.engine.endpoint_state import EndpointFeedback, read_limiter
 from runs_app.engine.outages import (
     OUTAGE_CLASSES,
     TURNS,
@@ -220,7 +220,7 @@ def apply_changes(counters: LockedCounters, changes: RecordedChanges) -> None:
         _write_late(counters, late)
     if feedback := changes.feedback:
         _count_rejections(counters, changes.held)
-        limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight)
+        limiter = counters.endpoint.apply_feedback(feedback, counters.in_flight)
         pause = find_longest_pause(counters, changes.held)
         if limiter.down_since is not None and any(feedback.signals) and counters.endpoint.is_open:
             limiter, wait_s = schedule_test(limiter, counters.endpoint.now)

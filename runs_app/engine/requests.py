@@ -74,6 +74,78 @@ class RunDesign:
         """Return whether the request may contain the item's target: that of a judge or a rubric writer may."""
         return self.stage != Condition.Stage.GENERATE
 
+    def fetch_item_texts(self, item_ids: Collection[int]) -> dict[int, str]:
+        """Return the texts of these items in the design's text set."""
+        if not self.texts:
+            return {}
+        rows = ItemText.objects.filter(text_set__content_hash=self.texts, item__in=item_ids)
+        return dict(rows.order_by("text_set").values_list("item_id", "text"))
+
+    def build_messages(self, question: Question, sample_idx: int, image_address: str | None) -> list[prompts.Message]:
+        """Return the exact messages of one trial, with `image_address` as the image's URL.
+
+        Raise PromptError as `render` does.
+        """
+        salt = prompts.make_salt(self.run_id, question.key, question.dimension, sample_idx) if self.salted else ""
+        hint = prompts.format_hint(self.answer_format, question.scale) or self.closing
+        try:
+            return prompts.render(self.turns, question.variables, image_address, hint=hint, salt=salt)
+        except prompts.RequestTooLong as error:
+            raise prompts.RequestTooLong(f"prompt {self.prompt_name}, item {question.key}: {error}") from None
+
+    def prepare_request(self, question: Question, sample_idx: int) -> PreparedRequest:
+        """Return one trial's request.
+
+        Raise PromptError if the prompt cannot be rendered for this item, and OSError if its image file is missing.
+        """
+        parameters = self.build_sampler_parameters(sample_idx)
+        response_format = None
+        if self.target.structured_output:
+            response_format = prompts.build_response_format(self.answer_format, question.scale)
+        hashed_messages = self.build_messages(
+            question, sample_idx, f"sha256:{question.image}" if question.image else None
+        )
+        messages = hashed_messages
+        if question.image:
+            messages = self.build_messages(question, sample_idx, images.load(question.image, question.image_type))
+        target = self.target
+        if target.marks_head:
+            messages = prompts.mark_head(self.turns, question.variables, messages, shared=self.rubric_variables)
+        request = CallRequest(
+            provider=target.provider,
+            model=target.model,
+            base_url=target.base_url,
+            key_env=target.key_env,
+            messages=messages,
+            parameters=parameters,
+            response_format=response_format,
+            timeout_s=target.timeout_s,
+            is_free=target.is_free,
+            prices=target.prices,
+            max_output_tokens=target.max_output_tokens,
+            allowed_host=target.allowed_host,
+        )
+        request_hash = prompts.compute_request_hash(target.model, hashed_messages, parameters, response_format)
+        epoch = self.epoch_offset + sample_idx + 1
+        cache_key = build_cache_key(target.provider, request_hash, epoch) if self.cached else None
+        return PreparedRequest(request, request_hash, cache_key)
+
+    def build_sampler_parameters(self, sample_idx: int) -> dict[str, Any]:
+        """Return the sampler's settings.
+
+        The seed grows by one each epoch, because an equal seed would draw an equal answer.
+        """
+        parameters = dict(self.parameters)
+        if "seed" in parameters:
+            parameters["seed"] += self.epoch_offset + sample_idx
+        return parameters
+
+    def build_judge_variables(self, subject: str | None, rival: str | None, item_rubric: str | None) -> dict[str, str]:
+        """Return the variables that a judge gets besides the item's. A missing answer or rubric has no variable."""
+        answers = {} if subject is None else judge_prompt.build_answer_variables(subject, rival)
+        rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
+        return {**self.rubric_variables, **answers, **rubric}
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -102,6 +174,27 @@ class PreparedRequest:
     request: CallRequest
     request_hash: str
     cache_key: str | None = None
+
+    def reroute(self, routes: Sequence[str], attempts: int, failed_at: Sequence[str] = ()) -> PreparedRequest:
+        """Send a retry to the next of the provider's routes at which the trial has not failed yet.
+
+        `failed_at` names the providers of its failed attempts, the oldest first. If all routes have failed, the one
+        that failed first is next. The first attempt may take any route. A request that names a route keeps it. The
+        route is not part of the request's content, so the hash stays the same.
+        """
+        request = self.request
+        if (attempts < 2 and not failed_at) or not routes or "provider" in request.parameters:
+            return self
+        start = max(0, attempts - 2) % len(routes)
+        last_failure = {_normalize_route(name): place for place, name in enumerate(failed_at)}
+        in_turn = [*routes[start:], *routes[:start]]
+        chosen = min(in_turn, key=lambda name: last_failure.get(_normalize_route(name), -1))
+        route = {"order": [chosen], "allow_fallbacks": False}
+        return replace(self, request=replace(request, parameters={**request.parameters, "provider": route}))
+
+    def drop_schema(self) -> PreparedRequest:
+        """Return the same request without a schema, for a provider that has refused one. Its hash stays the same."""
+        return replace(self, request=replace(self.request, response_format=None))
 
 
 def build_target(model: LanguageModel, timeout_s: float) -> Target:
@@ -187,106 +280,9 @@ def build_question(item: Item, dimension: Dimension | None) -> Question:
     )
 
 
-def fetch_item_texts(design: RunDesign, item_ids: Collection[int]) -> dict[int, str]:
-    """Return the texts of these items in the design's text set."""
-    if not design.texts:
-        return {}
-    rows = ItemText.objects.filter(text_set__content_hash=design.texts, item__in=item_ids)
-    return dict(rows.order_by("text_set").values_list("item_id", "text"))
-
-
-def build_messages(
-    design: RunDesign, question: Question, sample_idx: int, image_address: str | None
-) -> list[prompts.Message]:
-    """Return the exact messages of one trial, with `image_address` as the image's URL.
-
-    Raise PromptError as `render` does.
-    """
-    salt = prompts.make_salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
-    hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
-    try:
-        return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
-    except prompts.RequestTooLong as error:
-        raise prompts.RequestTooLong(f"prompt {design.prompt_name}, item {question.key}: {error}") from None
-
-
-def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> PreparedRequest:
-    """Return one trial's request.
-
-    Raise PromptError if the prompt cannot be rendered for this item, and OSError if its image file is missing.
-    """
-    parameters = build_sampler_parameters(design, sample_idx)
-    response_format = None
-    if design.target.structured_output:
-        response_format = prompts.build_response_format(design.answer_format, question.scale)
-    hashed_messages = build_messages(
-        design, question, sample_idx, f"sha256:{question.image}" if question.image else None
-    )
-    messages = hashed_messages
-    if question.image:
-        messages = build_messages(design, question, sample_idx, images.load(question.image, question.image_type))
-    target = design.target
-    if target.marks_head:
-        messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.rubric_variables)
-    request = CallRequest(
-        provider=target.provider,
-        model=target.model,
-        base_url=target.base_url,
-        key_env=target.key_env,
-        messages=messages,
-        parameters=parameters,
-        response_format=response_format,
-        timeout_s=target.timeout_s,
-        is_free=target.is_free,
-        prices=target.prices,
-        max_output_tokens=target.max_output_tokens,
-        allowed_host=target.allowed_host,
-    )
-    request_hash = prompts.compute_request_hash(target.model, hashed_messages, parameters, response_format)
-    epoch = design.epoch_offset + sample_idx + 1
-    cache_key = build_cache_key(target.provider, request_hash, epoch) if design.cached else None
-    return PreparedRequest(request, request_hash, cache_key)
-
-
-def reroute(
-    prepared: PreparedRequest, routes: Sequence[str], attempts: int, failed_at: Sequence[str] = ()
-) -> PreparedRequest:
-    """Send a retry to the next of the provider's routes at which the trial has not failed yet.
-
-    `failed_at` names the providers of its failed attempts, the oldest first. If all routes have failed, the one that
-    failed first is next. The first attempt may take any route. A request that names a route keeps it. The route is not
-    part of the request's content, so the hash stays the same.
-    """
-    request = prepared.request
-    if (attempts < 2 and not failed_at) or not routes or "provider" in request.parameters:
-        return prepared
-    start = max(0, attempts - 2) % len(routes)
-    last_failure = {_normalize_route(name): place for place, name in enumerate(failed_at)}
-    in_turn = [*routes[start:], *routes[:start]]
-    chosen = min(in_turn, key=lambda name: last_failure.get(_normalize_route(name), -1))
-    route = {"order": [chosen], "allow_fallbacks": False}
-    return replace(prepared, request=replace(request, parameters={**request.parameters, "provider": route}))
-
-
 def _normalize_route(name: str) -> str:
     """Return a provider's name without case and punctuation: a router names "google-vertex" as "Google Vertex"."""
     return "".join(character for character in name.partition("/")[0].casefold() if character.isalnum())
-
-
-def drop_schema(prepared: PreparedRequest) -> PreparedRequest:
-    """Return the same request without a schema, for a provider that has refused one. Its hash stays the same."""
-    return replace(prepared, request=replace(prepared.request, response_format=None))
-
-
-def build_sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
-    """Return the sampler's settings.
-
-    The seed grows by one each epoch, because an equal seed would draw an equal answer.
-    """
-    parameters = dict(design.parameters)
-    if "seed" in parameters:
-        parameters["seed"] += design.epoch_offset + sample_idx
-    return parameters
 
 
 class ImageCache:
@@ -335,15 +331,6 @@ def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Me
     if design.sees_target:
         subject, rival = (judged.answer if judged else None for judged in (trial.subject, trial.rival))
         item_key = trial.asked_item.pk
-        item_rubric = fetch_item_texts(design, [item_key]).get(item_key)
-        question = question.with_judge_variables(build_judge_variables(design, subject, rival, item_rubric))
-    return build_messages(design, question, trial.sample_idx, image_address)
-
-
-def build_judge_variables(
-    design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
-) -> dict[str, str]:
-    """Return the variables that a judge gets besides the item's. A missing answer or rubric has no variable."""
-    answers = {} if subject is None else judge_prompt.build_answer_variables(subject, rival)
-    rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
-    return {**design.rubric_variables, **answers, **rubric}
+        item_rubric = design.fetch_item_texts([item_key]).get(item_key)
+        question = question.with_judge_variables(design.build_judge_variables(subject, rival, item_rubric))
+    return design.build_messages(question, trial.sample_idx, image_address)

@@ -25,7 +25,7 @@ from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
 from runs_app.engine.claim_order import ClaimPositions
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, STALE_S, Job, PrefetchQueue, build_result, prepare_jobs
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, STALE_S, Job, PrefetchQueue, prepare_jobs
 from runs_app.engine.leases import LeaseWatchdog, renew_leases, sweep_expired
 from runs_app.engine.model_state import RecentRefusals, note_call, remember_refusal, was_refused
 from runs_app.engine.prepared_sql import discard_plans
@@ -235,7 +235,7 @@ class Drain:
     def _release(self, jobs: Iterable[Job]) -> None:
         """Release jobs whose calls were never made."""
         for job in jobs:
-            self._results.append(build_result(job, outcomes.build_release_outcome(), []))
+            self._results.append(job.build_result(outcomes.build_release_outcome(), []))
 
     async def _make_call(self, job: Job) -> bool:
         """Make a job's call, and return whether it was answered."""
@@ -245,7 +245,7 @@ class Drain:
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls), "cost_usd": 0 if job.is_free else None})
             outcome = outcomes.build_release_outcome()
-        result = build_result(job, outcome, calls)
+        result = job.build_result(outcome, calls)
         self._spool.add(result)
         self._results.append(result)
         if outcome.pause_s is not None:  # The endpoint asks for a pause, so none of its waiting jobs may start.
@@ -293,7 +293,7 @@ class Drain:
         if isinstance(prepared, CallFailure):
             raise prepared
         if job.model_id in self._refusals:
-            prepared = requests.drop_schema(prepared)
+            prepared = prepared.drop_schema()
         try:
             return await self.call(prepared.request)
         except CallFailure as failure:
@@ -301,7 +301,7 @@ class Drain:
                 raise
             # The provider does not support schemas: call again without one, and record this as a second call.
             calls.append(outcomes.build_attempt_from_failure(failure) | {"call": 0})
-        return await self.call(requests.drop_schema(prepared).request)
+        return await self.call(prepared.drop_schema().request)
 
     async def _finish_calls(self) -> None:
         """Write the results of the calls that are still in flight.

@@ -15,7 +15,7 @@ from django.utils import timezone
 from evalsite.lib.text.number_format import format_duration, format_money
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.preflight import find_end_of_day
-from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
+from runs_app.engine.rate_limiter import RateLimiterState, RateLimits
 from runs_app.models import Endpoint, Run, Worker
 from runs_app.models.conditions import load_labels
 
@@ -98,9 +98,9 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
         endpoint.adaptive,
     )
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    limiter = refill(stored, rates, seconds, day)
+    limiter = stored.refill(rates, seconds, day)
     # Calls in flight do not block: they end soon, and other calls start.
-    bound = find_reached_limit(limiter, rates, 0, find_end_of_day(seconds, endpoint.day_zone))
+    bound = limiter.find_reached_limit(rates, 0, find_end_of_day(seconds, endpoint.day_zone))
     if bound is None or bound.until is None or bound.until - seconds < MIN_WAIT.total_seconds():
         return None
     return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))

@@ -21,7 +21,7 @@ from runs_app.engine.outages import (
     read_signal,
     schedule_test,
 )
-from runs_app.engine.rate_limiter import PROBES, RateLimiterState, RateLimits, count_free_slots
+from runs_app.engine.rate_limiter import PROBES, RateLimiterState, RateLimits
 from runs_app.llm.calls import ErrorClass
 
 NOW = 1_000_000.0
@@ -105,7 +105,7 @@ def test_the_wait_for_the_next_test_doubles_up_to_a_minute(failed_tests):
 
 @given(st.integers(0, 100))
 def test_only_a_few_calls_test_an_endpoint_that_is_down(in_flight):
-    free = count_free_slots(DOWN, RateLimits(max_concurrency=1000, adaptive=False), in_flight)
+    free = DOWN.count_free_slots(RateLimits(max_concurrency=1000, adaptive=False), in_flight)
     assert free == max(0, PROBES - in_flight)
 
 

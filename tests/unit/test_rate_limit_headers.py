@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine.rate_limiter import (
-    RateLimiterState,
-    RateLimits,
-    apply_allowance,
-    consume_tokens,
-    count_free_slots,
-    refill,
-)
+from runs_app.engine.rate_limiter import RateLimiterState, RateLimits
 from runs_app.llm.calls import Remaining
 from runs_app.llm.failures import read_retry_after_s
 from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, parse_allowance
@@ -90,8 +83,8 @@ def test_no_header_makes_parsing_fail(headers):
 
 
 def apply_headers(headers, *, in_flight=0):
-    limiter = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
-    return apply_allowance(limiter, parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
+    limiter = RateLimiterState(limit=100.0).refill(RATES, EPOCH, "today")
+    return limiter.apply_allowance(parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
 
 
 RATES = RateLimits(max_concurrency=50)
@@ -99,22 +92,22 @@ RATES = RateLimits(max_concurrency=50)
 
 def test_no_call_starts_until_an_exhausted_rate_resets():
     rates = apply_headers({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
-    assert count_free_slots(rates, RATES, 0) == 0
-    assert count_free_slots(refill(rates, RATES, EPOCH + 19, "today"), RATES, 0) == 0
-    assert count_free_slots(refill(rates, RATES, EPOCH + 20, "today"), RATES, 0) == 50
+    assert rates.count_free_slots(RATES, 0) == 0
+    assert rates.refill(RATES, EPOCH + 19, "today").count_free_slots(RATES, 0) == 0
+    assert rates.refill(RATES, EPOCH + 20, "today").count_free_slots(RATES, 0) == 50
 
 
 def test_calls_in_flight_reduce_the_remaining_requests():
     rates = apply_headers({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
-    assert count_free_slots(rates, RATES, 4) == 6
-    assert count_free_slots(consume_tokens(rates, 6, 0), RATES, 10) == 0
+    assert rates.count_free_slots(RATES, 4) == 6
+    assert rates.consume_tokens(6, 0).count_free_slots(RATES, 10) == 0
 
 
 def test_no_call_starts_without_remaining_tokens():
     rates = apply_headers({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
-    assert count_free_slots(rates, RATES, 0) == 0
+    assert rates.count_free_slots(RATES, 0) == 0
     assert rates.tokens_left == 0
-    assert count_free_slots(refill(rates, RATES, EPOCH + 21, "today"), RATES, 0) == 50
+    assert rates.refill(RATES, EPOCH + 21, "today").count_free_slots(RATES, 0) == 50
 
 
 def test_unknown_fields_of_another_version_are_ignored():

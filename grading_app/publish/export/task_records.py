@@ -15,7 +15,7 @@ from django.db import connection
 
 from evalsite.lib.sql import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
-from runs_app.engine.requests import build_messages, build_question, build_run_design
+from runs_app.engine.requests import build_question, build_run_design
 from runs_app.models import Experiment, Run, Trial
 from runs_app.scorers.scorers import SCORERS, ScoredAnswer, ScoredItem
 
@@ -70,7 +70,7 @@ def _build_page(
     for trial in trials.order_by("pk"):
         place = places.get(trial.asked_item.metadata.get("point"))
         if place is not None:
-            messages = build_messages(design, build_question(trial.asked_item, None), trial.sample_idx, None)
+            messages = design.build_messages(build_question(trial.asked_item, None), trial.sample_idx, None)
             yield _build_record(run, trial, place, messages, readings.get(trial.pk) or _read_answer(trial))
 
 

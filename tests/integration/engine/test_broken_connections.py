@@ -99,14 +99,14 @@ def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, capl
 
 def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.0)
-    real = requests.prepare_request
+    real = requests.RunDesign.prepare_request
 
     def ask(design, question, sample_idx):
         if question.key == "item-1":
             raise KeyError("a bug")
         return real(design, question, sample_idx)
 
-    monkeypatch.setattr(requests, "prepare_request", ask)
+    monkeypatch.setattr(requests.RunDesign, "prepare_request", ask)
     drain(build_provider())
     run.refresh_from_db()
     assert (run.n_done, run.n_failed) == (4, 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs_app.engine.requests import build_question, build_run_design, prepare_request
+from runs_app.engine.requests import build_question, build_run_design
 from runs_app.models import Condition, LanguageModel, Run
 from tests import factories
 
@@ -22,7 +22,7 @@ def make_marked_run():
 
 def prepare_run_request(run):
     run = Run.objects.with_design().get(pk=run.pk)
-    return prepare_request(build_run_design(run), build_question(run.experiment.dataset.items.first(), None), 0)
+    return build_run_design(run).prepare_request(build_question(run.experiment.dataset.items.first(), None), 0)
 
 
 @pytest.mark.parametrize(("provider", "takes_marks"), [("anthropic", True), ("openrouter", True), ("openai", False)])
