@@ -16,7 +16,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as generated
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-pytest_plugins = ["tests.chromium", "tests.prepared_database", "tests.template_database"]
+pytest_plugins = ["tests.chromium", "tests.forked_readers", "tests.prepared_database", "tests.template_database"]
 
 MADE_BY_MIGRATIONS = {
     "django_migrations",

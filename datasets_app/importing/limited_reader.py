@@ -157,14 +157,7 @@ def _run_task(
 
 def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
     """Run the process and return its exit code. Kill it if it exceeds `seconds` or the caller raises."""
-    process = subprocess.Popen(
-        build_module_command("datasets_app.importing.reader_process"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        cwd=ROOT,
-        env=build_child_environment(**ENVIRONMENT),
-    )
+    process = _start_process(stderr)
     try:
         deadline = time.monotonic() + seconds
         _send(process, json.dumps(request).encode())
@@ -178,6 +171,17 @@ def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watc
     finally:
         process.kill()
         process.wait()
+
+
+def _start_process(stderr: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        build_module_command("datasets_app.importing.reader_process"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        cwd=ROOT,
+        env=build_child_environment(**ENVIRONMENT),
+    )
 
 
 def _send(process: subprocess.Popen[bytes], request: bytes) -> None:

@@ -1,4 +1,7 @@
-"""Marks tests of this folder as slow, so that only `make test-all` runs them, except tests marked `quick`."""
+"""Marks tests of this folder as slow, so that only `make test-all` runs them, except tests marked `quick`.
+
+Their uploads are read by new processes, as on a site.
+"""
 
 from pathlib import Path
 
@@ -9,3 +12,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents and not item.get_closest_marker("quick"):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def new_readers(new_readers):
+    return new_readers

@@ -18,6 +18,7 @@ from datasets_app.importing.records import FileError, ScratchFolder
 from evalsite.lib.ops.environment import PASSED_ON
 from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages, stop_processes
 
+pytestmark = pytest.mark.usefixtures("new_readers")
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
 

@@ -100,6 +100,7 @@ def start_simulator(tmp_path):
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("new_readers")
 @pytest.mark.parametrize("start", [start_typesetting, start_reader, start_tokenizer, start_simulator])
 def test_a_child_without_a_database_gets_no_secret(report, tmp_path, start):
     start(tmp_path)
