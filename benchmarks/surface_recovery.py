@@ -19,7 +19,7 @@ from datasets_app.parametric.spec import read_space
 from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
-from runs_app.simulator.responses import Reply, truncate
+from runs_app.simulator.responses import Reply
 from runs_app.simulator.skill_profiles import parse_profiles
 from runs_app.stopping.rules import StoppingRule, Tally
 
@@ -64,7 +64,7 @@ def answer_point(point: DifficultyPoint, model: str, seed: int) -> Iterator[Answ
     for number, case in enumerate(cases):
         body = {"model": model, "messages": [{"role": "user", "content": case.input}], "max_tokens": MAX_TOKENS}
         request = read_chat(json.dumps(body | {"seed": number}).encode())
-        reply = truncate(Reply(models.answer(request).content), MAX_TOKENS)
+        reply = Reply(models.answer(request).content).truncate(MAX_TOKENS)
         right = rule.is_correct(rule.read(reply.content or "", case.choices), case.target)
         yield right, reply.finish_reason == "length", float(case.guess_chance)
 

@@ -20,7 +20,7 @@ from evalsite.lib.web.form_fields import get_first_error
 from grading_app.models import GradeCondition
 from grading_app.publish.export.command_process import parquet_from_process
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.forms import FigureForm
 from grading_app.views.files import EXPORT_CONTENT_TYPES, FILE_FORMATS, figure_file
 from runs_app.models import Experiment
@@ -75,7 +75,7 @@ def figures(
     form = FigureForm(request.GET, source)
     if not form.is_valid():
         raise Problem(422, get_first_error(form))
-    listed = [{"name": one.name, "title": one.title, "formats": list(FILE_FORMATS)} for one in list_figures(source)]
+    listed = [{"name": one.name, "title": one.title, "formats": list(FILE_FORMATS)} for one in source.list_figures()]
     return {"figures": listed, "is_complete": not source.is_waiting}
 
 

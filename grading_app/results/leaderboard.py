@@ -158,6 +158,31 @@ class Leaderboard:
         lead = self.leads.get(measure.key)
         return lead is not None and lead.is_best and lead.first == row.condition
 
+    def find_efficient_frontier(self, measure: Measure) -> list[BoardRow]:
+        """Return the conditions with a higher mean than every cheaper or equally cheap condition, the cheapest first.
+
+        Conditions without a known cost per answer or without a mean are excluded.
+        """
+        frontier: list[BoardRow] = []
+        highest = float("-inf")
+        for row in sorted(
+            self.list_priced_rows(measure), key=lambda row: (row.cost_per_answer or 0.0, -_get_mean(row, measure))
+        ):
+            if _get_mean(row, measure) > highest:
+                frontier.append(row)
+                highest = _get_mean(row, measure)
+        return frontier
+
+    def list_priced_rows(self, measure: Measure) -> list[BoardRow]:
+        """Return the conditions with a known cost per answer and a mean."""
+        return [
+            row
+            for row in self.rows
+            if row.cost_per_answer is not None
+            and measure.key in row.scores
+            and row.scores[measure.key].mean is not None
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class BoardQuery:
@@ -321,31 +346,6 @@ def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
         }
         for row in sums
     }
-
-
-def find_efficient_frontier(board: Leaderboard, measure: Measure) -> list[BoardRow]:
-    """Return the conditions with a higher mean than every cheaper or equally cheap condition, the cheapest first.
-
-    Conditions without a known cost per answer or without a mean are excluded.
-    """
-    frontier: list[BoardRow] = []
-    highest = float("-inf")
-    for row in sorted(
-        list_priced_rows(board, measure), key=lambda row: (row.cost_per_answer or 0.0, -_get_mean(row, measure))
-    ):
-        if _get_mean(row, measure) > highest:
-            frontier.append(row)
-            highest = _get_mean(row, measure)
-    return frontier
-
-
-def list_priced_rows(board: Leaderboard, measure: Measure) -> list[BoardRow]:
-    """Return the conditions with a known cost per answer and a mean."""
-    return [
-        row
-        for row in board.rows
-        if row.cost_per_answer is not None and measure.key in row.scores and row.scores[measure.key].mean is not None
-    ]
 
 
 def _get_mean(row: BoardRow, measure: Measure) -> float:

@@ -34,13 +34,7 @@ from grading_app.publish.export.file_formats import RECORDS, ExportError, export
 from grading_app.publish.export.publication import PUBLICATION
 from grading_app.publish.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.publish.export.wide_tables import NO_PARTICIPANTS
-from grading_app.publish.figures.figure_set import (
-    HIDE_NAMES,
-    FigureSource,
-    find_figure,
-    list_figures,
-    summarize_ratings,
-)
+from grading_app.publish.figures.figure_set import HIDE_NAMES, FigureSource
 from grading_app.publish.figures.print_style import PICTURE_CONTENT_TYPES, PrintStyle
 from grading_app.publish.forms import FigureForm, ParticipantsForm, SnapshotForm
 from grading_app.results.figure import Figure
@@ -79,7 +73,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     wave = get_chosen_wave(request, experiment)
     source = FigureSource(experiment, request.GET, wave)
     form = FigureForm(request.GET, source)
-    listed = list_figures(source) if form.is_valid() else []
+    listed = source.list_figures() if form.is_valid() else []
     form.offer_figures(listed, are_all=not source.is_waiting)
     figures = [one for one in listed if form.is_valid() and form.cleaned_data["only"] in ("", one.name)]
     context = {
@@ -142,7 +136,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment), blind)
     if is_on_page:
         theme, width = read_theme(request), read_width(request)
-        figure = find_figure(source, name)
+        figure = source.find_figure(name)
         choices = sorted((key, value) for key, value in request.GET.items() if key not in ("theme", "width", "state"))
         state = f"{slug} {choices} {source.state}" if source.state else ""
         response = make_svg_response(figure, width, theme, state=state)
@@ -154,7 +148,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
     if (name, file_format) == ("all", "pdf"):
         return _stream_all_figures(request, experiment)
-    figure = find_figure(source, name) if file_format in FILE_FORMATS else None
+    figure = source.find_figure(name) if file_format in FILE_FORMATS else None
     if figure is None:
         raise Http404
     if file_format in TABLE_FORMATS:
@@ -181,7 +175,7 @@ def figures_summary(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the number of items, samples per item and correlations as JSON."""
     experiment = get_visible_experiment(request, slug)
     source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
-    return JsonResponse(summarize_ratings(source), json_dumps_params={"indent": 1})
+    return JsonResponse(source.summarize_ratings(), json_dumps_params={"indent": 1})
 
 
 @require_safe

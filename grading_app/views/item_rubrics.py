@@ -19,7 +19,6 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
-from grading_app.grading.judging.item_rubrics import request_rubrics
 from grading_app.views.tables.gradings import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.models.totals import Totals
@@ -168,7 +167,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
         context |= {"to_do": n_items, "ceiling": ceiling, "problems": list(writer.find_problems()), "confirm": confirm}
         if request.method == "POST" and (confirm is None or confirm.is_valid()):
             try:
-                texts = request_rubrics(writer, name=form.cleaned_data["name"], by=request.user)
+                texts = writer.request(name=form.cleaned_data["name"], by=request.user)
             except PlanError as error:
                 form.add_error(None, error.problems)
             else:

@@ -26,7 +26,7 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.models import ShareLink
-from grading_app.publish.figures.figure_set import FigureSource, find_figure, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.forms import ShareLinkForm
 from grading_app.publish.report.build import drop_money_columns, get_report, is_cost_figure, leave_out_costs
 from grading_app.publish.report.document import Document
@@ -233,7 +233,7 @@ def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpRes
             "address": reverse("shared_figure", args=[token, figure.name]) + query,
             "size": figure.size(WIDE),
         }
-        for figure in list_figures(source)
+        for figure in source.list_figures()
         if _shows_figure(link, figure)
     ]
     context = _make_context(link, token, figures=figures, measures=source.measures, shown=source.measure)
@@ -254,7 +254,7 @@ def _make_figure_source(request: HttpRequest, link: ShareLink) -> FigureSource:
 @link_required(ShareLink.Scope.EXPERIMENT)
 @svg_policy
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
-    figure = find_figure(_make_figure_source(request, link), name)
+    figure = _make_figure_source(request, link).find_figure(name)
     if figure is None or not _shows_figure(link, figure):
         raise Http404
     return make_svg_response(figure, read_width(request), read_theme(request))

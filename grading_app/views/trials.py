@@ -116,8 +116,8 @@ class TrialListing:
         if self.order is not None:
             after, before = (self.order.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
             return find_ordered(self.search, self.order, after=after, before=before)
-        find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
-        return find(self.search, after=_read_cursor(request, "after"), before=_read_cursor(request, "before"))
+        find = self.search.find_descending if self.is_descending else self.search.find
+        return find(after=_read_cursor(request, "after"), before=_read_cursor(request, "before"))
 
     def find_neighbours(self, trial: Trial) -> dict[str, int | None]:
         """Return the keys of the next and the previous trial in this order."""
@@ -127,8 +127,8 @@ class TrialListing:
             cursor = make_cursor(trial, self.order)
             pages = [find_ordered(self.search, self.order, size=1, **{name: cursor}) for name in CURSORS]
         else:
-            find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
-            pages = [find(self.search, size=1, **{name: trial.pk}) for name in CURSORS]
+            find = self.search.find_descending if self.is_descending else self.search.find
+            pages = [find(size=1, **{name: trial.pk}) for name in CURSORS]
         after, before = (page.keys for page in pages)
         return {"next": after[0] if after else None, "previous": before[0] if before else None}
 

@@ -40,7 +40,6 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.models import Preflight, ProviderBatch, Worker
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.simulator import SimulatorConfig
-from runs_app.simulator.config import build_arguments
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 from runs_app.taskqueue.task_payloads import check_task
@@ -267,7 +266,7 @@ def read_database_time() -> datetime:
 def store_simulated_models(config: SimulatorConfig) -> None:
     path = _find_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(build_arguments(config)))
+    path.write_text(json.dumps(config.build_arguments()))
 
 
 def build_simulated_models(may_start: Callable[[], bool]) -> list[Child]:

@@ -92,6 +92,34 @@ class SimulatorConfig:
             if not 0.0 <= skill <= 1.0:
                 raise ConfigError(f"skill of {model}: must be between 0 and 1, not {skill}")
 
+    def build_arguments(self) -> list[str]:
+        """Return a command line that `build_config` converts back to the same configuration."""
+        values: dict[str, object] = {
+            "--served-model": self.served_name,
+            "--require-key": self.key_env,
+            "--max-in-flight": self.max_in_flight,
+            "--rpm": self.rpm,
+            "--slow-s": self.slow_s,
+            "--retry-after": self.retry_after_s,
+            "--errors": _format_pairs(self.faults),
+            "--batch-faults": _format_pairs(self.batch_faults),
+            "--batch-waits": _format_pairs(self.batch_waits),
+            "--host": self.host,
+            "--port": self.port,
+            "--seed": self.seed,
+            "--latency-ms": self.latency_ms,
+            "--latency-sigma": self.latency_sigma,
+            "--event-ms": self.event_ms,
+            "--judge": self.judge,
+        }
+        arguments = [f"{option}={value}" for option, value in values.items() if value is not None]
+        arguments += [f"--skill={model}={skill!r}" for model, skill in self.skills.items()]
+        arguments += [f"--answers={path}" for path in self.answers]
+        arguments += [f"--profile={path}" for path in self.profiles]
+        arguments += [f"--replay={path}" for path in self.replays]
+        arguments += [f"--stall={model}" for model in self.stalled]
+        return arguments if self.json_schema else [*arguments, "--no-json-schema"]
+
 
 def check_faults(faults: Mapping[str, float]) -> None:
     """Raise ConfigError unless each fault is a known name or an error status and the rates sum to at most 1."""
@@ -212,35 +240,6 @@ def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
         judge=options["judge"],
         stalled=tuple(options["stall"]),
     )
-
-
-def build_arguments(config: SimulatorConfig) -> list[str]:
-    """Return a command line that `build_config` converts back to the same configuration."""
-    values: dict[str, object] = {
-        "--served-model": config.served_name,
-        "--require-key": config.key_env,
-        "--max-in-flight": config.max_in_flight,
-        "--rpm": config.rpm,
-        "--slow-s": config.slow_s,
-        "--retry-after": config.retry_after_s,
-        "--errors": _format_pairs(config.faults),
-        "--batch-faults": _format_pairs(config.batch_faults),
-        "--batch-waits": _format_pairs(config.batch_waits),
-        "--host": config.host,
-        "--port": config.port,
-        "--seed": config.seed,
-        "--latency-ms": config.latency_ms,
-        "--latency-sigma": config.latency_sigma,
-        "--event-ms": config.event_ms,
-        "--judge": config.judge,
-    }
-    arguments = [f"{option}={value}" for option, value in values.items() if value is not None]
-    arguments += [f"--skill={model}={skill!r}" for model, skill in config.skills.items()]
-    arguments += [f"--answers={path}" for path in config.answers]
-    arguments += [f"--profile={path}" for path in config.profiles]
-    arguments += [f"--replay={path}" for path in config.replays]
-    arguments += [f"--stall={model}" for model in config.stalled]
-    return arguments if config.json_schema else [*arguments, "--no-json-schema"]
 
 
 def _format_pairs(numbers: Mapping[str, float]) -> str | None:

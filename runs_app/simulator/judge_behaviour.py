@@ -28,6 +28,42 @@ class RequestedVerdict:
         """Return the JSON key of a verdict of this kind."""
         return "winner" if self.kind == "pairwise" else self.kind
 
+    def vary_format(self, scale: tuple[float, float], rng: random.Random) -> tuple[str, str]:
+        """Return a reply in one of many formats, and its error code; "" if the verdict is valid."""
+        key, draw = self.key, rng.random()
+        if draw < 0.1:
+            return rng.choice(OBJECTLESS)(key, "1", rng), "no_json_object"
+        if draw < 0.2:
+            return rng.choice(KEYLESS)(key, "1", rng), f"no_{key}_in_json"
+        valid, invalid = self._list_values(scale, rng)
+        code, value = ("", rng.choice(valid)) if draw < 0.6 else rng.choice(invalid)
+        return rng.choice(CARRIERS)(key, value, rng), code
+
+    def _list_values(
+        self, scale: tuple[float, float], rng: random.Random
+    ) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        """Return valid values as JSON, and invalid ones with their error codes."""
+        if self.kind == "score":
+            return _list_score_values(*scale, rng)
+        if self.kind == "criteria":
+            values = (True, False, "pass", "fail", "Pass", " FAIL ")
+            complete = {name: rng.choice(values) for name in self.names}
+            incomplete = {name: True for name in self.names[1:]}
+            not_binary = complete | {self.names[0]: rng.choice((1, 0.5, "perhaps", None))}
+            return [json.dumps(complete)], [
+                ("criteria_not_object", "true"),
+                ("criteria_not_object", '["pass"]'),
+                ("criterion_missing", json.dumps(incomplete)),
+                ("criterion_not_binary", json.dumps(not_binary)),
+            ]
+        if self.kind == "label":
+            invalid = [("label_not_text", text) for text in ("1", "true", "null")] + [
+                ("label_unknown", '"no such label"')
+            ]
+            return [json.dumps(name) for name in self.names], invalid
+        valid = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
+        return valid, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
+
 
 def remove_answers(text: str) -> str:
     """Return the text without the fenced answers: the rubric alone."""
@@ -101,42 +137,6 @@ KEYLESS: tuple[Shape, ...] = (
     lambda key, value, rng: f'{{"verdict": {{"{key}": 1}}}}',
     lambda key, value, rng: f'```json\n{{"grade": {rng.randrange(9)}}}\n```\n```json\n{{"note": "\\("}}\n```',
 )
-
-
-def vary_format(verdict: RequestedVerdict, scale: tuple[float, float], rng: random.Random) -> tuple[str, str]:
-    """Return a reply in one of many formats, and its error code; "" if the verdict is valid."""
-    key, draw = verdict.key, rng.random()
-    if draw < 0.1:
-        return rng.choice(OBJECTLESS)(key, "1", rng), "no_json_object"
-    if draw < 0.2:
-        return rng.choice(KEYLESS)(key, "1", rng), f"no_{key}_in_json"
-    valid, invalid = _list_values(verdict, scale, rng)
-    code, value = ("", rng.choice(valid)) if draw < 0.6 else rng.choice(invalid)
-    return rng.choice(CARRIERS)(key, value, rng), code
-
-
-def _list_values(
-    verdict: RequestedVerdict, scale: tuple[float, float], rng: random.Random
-) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    """Return valid values as JSON, and invalid ones with their error codes."""
-    if verdict.kind == "score":
-        return _list_score_values(*scale, rng)
-    if verdict.kind == "criteria":
-        values = (True, False, "pass", "fail", "Pass", " FAIL ")
-        complete = {name: rng.choice(values) for name in verdict.names}
-        incomplete = {name: True for name in verdict.names[1:]}
-        not_binary = complete | {verdict.names[0]: rng.choice((1, 0.5, "perhaps", None))}
-        return [json.dumps(complete)], [
-            ("criteria_not_object", "true"),
-            ("criteria_not_object", '["pass"]'),
-            ("criterion_missing", json.dumps(incomplete)),
-            ("criterion_not_binary", json.dumps(not_binary)),
-        ]
-    if verdict.kind == "label":
-        invalid = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
-        return [json.dumps(name) for name in verdict.names], invalid
-    valid = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
-    return valid, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
 
 
 def _list_score_values(low: float, high: float, rng: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:

@@ -161,7 +161,7 @@ class Answerer:
             if self.judge == "assorted":
                 scale = find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
                 rng = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
-                return judge_behaviour.vary_format(verdict, (scale.low, scale.high), rng)[0]
+                return verdict.vary_format((scale.low, scale.high), rng)[0]
             commanded_score = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
             if commanded_score is not None:
                 return judge_behaviour.fence_verdict({"score": commanded_score, "reasoning": "I was told to."})

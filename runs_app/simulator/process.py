@@ -11,7 +11,7 @@ from typing import Any
 
 from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
-from runs_app.simulator.config import SimulatorConfig, build_arguments
+from runs_app.simulator.config import SimulatorConfig
 
 _LISTENING = "listening on "
 
@@ -62,7 +62,7 @@ def simulator_process(
     config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
 ) -> Iterator[SimulatorProcess]:
     """Run a server for the block. Raise RuntimeError with its output if it does not listen in time."""
-    arguments = build_arguments(config or SimulatorConfig())
+    arguments = (config or SimulatorConfig()).build_arguments()
     process = subprocess.Popen(
         build_module_command("runs_app.simulator", *arguments),
         cwd=ROOT,

@@ -39,6 +39,23 @@ class Reply:
     refusal: str | None = None
     usage: dict[str, Any] | None = None
 
+    def truncate(self, max_tokens: int | None) -> Reply:
+        """Return the reply truncated at `max_tokens`, as if the model ran out of tokens."""
+        limit = None if max_tokens is None else max_tokens * CHARACTERS_PER_TOKEN
+        if limit is None or self.content is None or len(self.content) <= limit:
+            return self
+        return Reply(self.content[:limit], "length", self.reasoning)
+
+    def apply_fault(self, fault: str | None) -> Reply:
+        """Return the reply with a fault that still has status 200."""
+        if fault == "refusal":
+            return Reply(None, "content_filter", refusal="I'm sorry, but I cannot help with that.")
+        if fault == "truncated":
+            return Reply((self.content or "")[: len(self.content or "") // 2], "length", self.reasoning)
+        if fault == "empty":
+            return Reply("", "stop")
+        return self
+
 
 def count_tokens(text: str | None) -> int:
     return -(-len(text or "") // CHARACTERS_PER_TOKEN)
@@ -52,25 +69,6 @@ def build_reply(recorded: RecordedAnswer) -> Reply:
         recorded.refusal,
         dict(recorded.usage or {}) or None,
     )
-
-
-def truncate(reply: Reply, max_tokens: int | None) -> Reply:
-    """Return the reply truncated at `max_tokens`, as if the model ran out of tokens."""
-    limit = None if max_tokens is None else max_tokens * CHARACTERS_PER_TOKEN
-    if limit is None or reply.content is None or len(reply.content) <= limit:
-        return reply
-    return Reply(reply.content[:limit], "length", reply.reasoning)
-
-
-def apply_fault(reply: Reply, fault: str | None) -> Reply:
-    """Return the reply with a fault that still has status 200."""
-    if fault == "refusal":
-        return Reply(None, "content_filter", refusal="I'm sorry, but I cannot help with that.")
-    if fault == "truncated":
-        return Reply((reply.content or "")[: len(reply.content or "") // 2], "length", reply.reasoning)
-    if fault == "empty":
-        return Reply("", "stop")
-    return reply
 
 
 def count_usage(request: ChatRequest, reply: Reply) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from runs_app.simulator.request_counters import Counters, MinuteWindow, render_c
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
 from runs_app.simulator.responses import (
     Reply,
-    apply_fault,
     build_completion,
     build_error,
     build_message,
@@ -28,7 +27,6 @@ from runs_app.simulator.responses import (
     draw_latency,
     list_chunks,
     list_message_events,
-    truncate,
 )
 from runs_app.simulator.skill_profiles import read_profiles
 
@@ -187,7 +185,7 @@ class Simulator:
         if self.recordings is None:
             await _sleep(delay)
             answer = self.answerer.answer(chat)
-            return apply_fault(truncate(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
+            return Reply(answer.content, reasoning=answer.reasoning).truncate(chat.max_tokens).apply_fault(fault)
         recorded = self.recordings.find(chat)
         if recorded is None:
             await _sleep(delay)
@@ -196,7 +194,7 @@ class Simulator:
         await _sleep((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
         if recorded.status != 200:
             raise SimulatedRefusal(recorded.status, recorded.error)
-        return apply_fault(build_reply(recorded), fault)
+        return build_reply(recorded).apply_fault(fault)
 
     async def _send(
         self, request: web.Request, chat: ChatRequest, reply: Reply, fault: str | None

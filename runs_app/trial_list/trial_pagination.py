@@ -102,6 +102,68 @@ class Search:
         trials = trials.filter(self.unusable) if self.unusable else trials
         return trials.filter(status=self.status) if self.status else trials
 
+    def find_descending(self, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
+        """Return a page like `find`, but in descending order of keys. `after` is the key below which it begins."""
+        page = (
+            self.find(after=before, size=size) if before is not None and after is None else self._find_last(after, size)
+        )
+        return TrialPage(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
+
+    def _find_last(self, below: int | None, size: int) -> TrialPage:
+        page = self._find_backwards(below, size or PAGE)
+        return page if below is not None else TrialPage(page.keys, before=page.before, searched_to=page.searched_to)
+
+    def find(self, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
+        """Return a page of `size` (default PAGE) trials: above `after`, else below `before`, else the first ones."""
+        size = size or PAGE
+        if before is not None and after is None:
+            return self._find_backwards(before, size)
+        keys, searched_to = self._find_keys(after, 1, size)
+        more = keys[size - 1] if len(keys) > size else searched_to
+        back = None if after is None else (keys[0] if keys else after + 1)
+        return TrialPage(keys[:size], after=more, before=back, searched_to=searched_to)
+
+    def _find_backwards(self, before: int | None, size: int) -> TrialPage:
+        keys, searched_to = self._find_keys(before, -1, size)
+        more = keys[size - 1] if len(keys) > size else searched_to
+        ascending = keys[:size][::-1]
+        return TrialPage(
+            ascending,
+            after=ascending[-1] if ascending else before - 1 if before is not None else None,
+            before=more,
+            searched_to=searched_to,
+        )
+
+    def _find_keys(self, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
+        """Return at most size + 1 keys beyond the cursor in one direction.
+
+        Also return the key at which a slow search stopped early, or None.
+        """
+        if not self.is_slow:
+            return self._fetch_keys(_filter_beyond(cursor, step) & self.rest, step, size + 1), None
+        first = self._fetch_keys(_filter_beyond(cursor, step), step, 1)
+        if not first:
+            return [], None
+        last = first[0] + step * (SEARCHED - 1)
+        low, high = sorted((first[0], last))
+        keys = self._fetch_keys(Q(id__gte=low, id__lte=high) & self.rest, step, size + 1)
+        if len(keys) > size or not self._fetch_keys(_filter_beyond(last, step), step, 1):
+            return keys, None
+        return keys, last
+
+    def _fetch_keys(self, condition: Q, step: int, limit: int) -> list[int]:
+        """Return the first `limit` keys with one query: an index scan for each branch of each run, then a merge."""
+        if self.items == []:
+            return []
+        # Adding zero keeps the planner from scanning the whole primary key to find the trials of a few items.
+        key = F("id") + 0 if self.items is not None else F("id")
+        order = key.asc() if step > 0 else key.desc()
+        arrays = [
+            collect_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in self.branches()
+        ]
+        merged = self.runs.order_by().annotate(trial_id=Unnest(*arrays))
+        return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
+
 
 @dataclass(frozen=True)
 class TrialPage:
@@ -117,80 +179,10 @@ class TrialPage:
     searched_to: int | None = None
 
 
-def find_descending(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
-    """Return a page like `find`, but in descending order of keys. `after` is the key below which it begins."""
-    page = (
-        find(search, after=before, size=size)
-        if before is not None and after is None
-        else _find_last(search, after, size)
-    )
-    return TrialPage(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
-
-
-def _find_last(search: Search, below: int | None, size: int) -> TrialPage:
-    page = _find_backwards(search, below, size or PAGE)
-    return page if below is not None else TrialPage(page.keys, before=page.before, searched_to=page.searched_to)
-
-
-def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> TrialPage:
-    """Return a page of `size` (default PAGE) trials: above `after`, else below `before`, else the first ones."""
-    size = size or PAGE
-    if before is not None and after is None:
-        return _find_backwards(search, before, size)
-    keys, searched_to = _find_keys(search, after, 1, size)
-    more = keys[size - 1] if len(keys) > size else searched_to
-    back = None if after is None else (keys[0] if keys else after + 1)
-    return TrialPage(keys[:size], after=more, before=back, searched_to=searched_to)
-
-
-def _find_backwards(search: Search, before: int | None, size: int) -> TrialPage:
-    keys, searched_to = _find_keys(search, before, -1, size)
-    more = keys[size - 1] if len(keys) > size else searched_to
-    ascending = keys[:size][::-1]
-    return TrialPage(
-        ascending,
-        after=ascending[-1] if ascending else before - 1 if before is not None else None,
-        before=more,
-        searched_to=searched_to,
-    )
-
-
-def _find_keys(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
-    """Return at most size + 1 keys beyond the cursor in one direction.
-
-    Also return the key at which a slow search stopped early, or None.
-    """
-    if not search.is_slow:
-        return _fetch_keys(search, _filter_beyond(cursor, step) & search.rest, step, size + 1), None
-    first = _fetch_keys(search, _filter_beyond(cursor, step), step, 1)
-    if not first:
-        return [], None
-    last = first[0] + step * (SEARCHED - 1)
-    low, high = sorted((first[0], last))
-    keys = _fetch_keys(search, Q(id__gte=low, id__lte=high) & search.rest, step, size + 1)
-    if len(keys) > size or not _fetch_keys(search, _filter_beyond(last, step), step, 1):
-        return keys, None
-    return keys, last
-
-
 def _filter_beyond(cursor: int | None, step: int) -> Q:
     if cursor is None:
         return Q()
     return Q(id__gt=cursor) if step > 0 else Q(id__lt=cursor)
-
-
-def _fetch_keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
-    """Return the first `limit` keys with one query: an index scan for each branch of each run, then a merge."""
-    if search.items == []:
-        return []
-    # Adding zero keeps the planner from scanning the whole primary key to find the trials of a few items.
-    key = F("id") + 0 if search.items is not None else F("id")
-    order = key.asc() if step > 0 else key.desc()
-    arrays = [
-        collect_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()
-    ]
-    merged = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
-    return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
 
 
 def collect_keys(keys: QuerySet[Any, Any]) -> Cast:

@@ -8,7 +8,7 @@ from datasets_app.parametric.spec import read_space
 from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
-from runs_app.simulator.responses import Reply, count_tokens, truncate
+from runs_app.simulator.responses import Reply, count_tokens
 from runs_app.simulator.skill_profiles import parse_profiles
 from tests import factories
 
@@ -34,7 +34,7 @@ def ask(models, text, model, **options):
     """Return the reply of a model to one user turn, truncated at `max_tokens`."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], **options}
     request = read_chat(json.dumps(body).encode())
-    return truncate(Reply(models.answer(request).content), request.max_tokens)
+    return Reply(models.answer(request).content).truncate(request.max_tokens)
 
 
 def build_reply_fields(reply):

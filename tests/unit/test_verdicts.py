@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.grading.judging.verdicts import Verdict, read_verdict
-from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
+from runs_app.simulator.judge_behaviour import RequestedVerdict
 
 SCORE = {"kind": "score", "min": 0, "max": 10}
 CRITERIA = {
@@ -40,7 +40,7 @@ def test_replies_in_many_formats_give_a_score_or_the_correct_code(kind, replies)
     dice = random.Random(20261120)
     codes = Counter()
     for _ in range(replies):
-        reply, code = vary_format(request, (0, 10), dice)
+        reply, code = request.vary_format((0, 10), dice)
         verdict = read_verdict(reply, rubric)
         assert verdict.error == code, reply
         assert (verdict.score is None and not verdict.winner) == bool(code)

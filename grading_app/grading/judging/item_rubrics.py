@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -89,56 +88,53 @@ class RubricWriter:
         if experiment.max_usd is not None and not model.prices.is_free and self.ceiling is None:
             yield f"no ceiling: model {model} has no price or no output limit, and the experiment has a budget"
 
+    def request(self, *, name: str, by: Any) -> TextSet:
+        """Request this writer's missing rubrics, start the run, and return the draft text set.
 
-def request_rubrics(writer: RubricWriter, *, name: str, by: Any) -> TextSet:
-    """Request this writer's missing rubrics, start the run, and return the draft text set.
+        The draft is this writer's empty draft with this name, or a new version.
+        Raise PlanError, and change nothing, if the request is impossible.
+        """
+        with transaction.atomic():
+            Experiment.objects.select_for_update(no_key=True).get(pk=self.experiment.pk)
+            if problems := list(self.find_problems()):
+                raise PlanError(problems)
+            condition, _ = Condition.objects.get_or_create(
+                experiment=self.experiment,
+                condition_id=self.condition_id,
+                defaults={
+                    "stage": Condition.Stage.RUBRIC,
+                    "model": self.model,
+                    "sampler": self.sampler,
+                    "content": self.content,
+                },
+            )
+            run = get_or_create_run(condition, self.experiment.get_first_wave(), self.bounds)
+            refuse_cancelled(run, "delete that run to request the rubrics again")
+            if add_trials(run, self._insert_trials, by=by, reason="{n} rubrics were requested"):
+                write_manifest(self.experiment, by=by, wave=run.wave.label)
+            texts = self._create_draft(condition, name, by)
+        enqueue_drains()
+        return texts
 
-    The draft is this writer's empty draft with this name, or a new version.
-    Raise PlanError, and change nothing, if the request is impossible.
-    """
-    with transaction.atomic():
-        Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
-        if problems := list(writer.find_problems()):
-            raise PlanError(problems)
-        condition, _ = Condition.objects.get_or_create(
-            experiment=writer.experiment,
-            condition_id=writer.condition_id,
-            defaults={
-                "stage": Condition.Stage.RUBRIC,
-                "model": writer.model,
-                "sampler": writer.sampler,
-                "content": writer.content,
-            },
+    def _insert_trials(self, run: Run) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(INSERT, {"run": run.pk, "dataset": self.experiment.dataset_id})
+            return int(cursor.rowcount)
+
+    def _create_draft(self, condition: Condition, name: str, by: Any) -> TextSet:
+        existing: TextSet | None = TextSet.objects.filter(
+            name=name, written_by=condition, status=TextSet.Status.DRAFT, texts=None
+        ).first()
+        if existing is not None:
+            return existing
+        draft: TextSet = TextSet.objects.create(
+            name=name,
+            version=TextSet.get_next_version(name),
+            dataset=self.experiment.dataset,
+            written_by=condition,
+            created_by=by,
         )
-        run = get_or_create_run(condition, writer.experiment.get_first_wave(), writer.bounds)
-        refuse_cancelled(run, "delete that run to request the rubrics again")
-        if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were requested"):
-            write_manifest(writer.experiment, by=by, wave=run.wave.label)
-        texts = _create_draft(writer, condition, name, by)
-    enqueue_drains()
-    return texts
-
-
-def _insert_trials(writer: RubricWriter, run: Run) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(INSERT, {"run": run.pk, "dataset": writer.experiment.dataset_id})
-        return int(cursor.rowcount)
-
-
-def _create_draft(writer: RubricWriter, condition: Condition, name: str, by: Any) -> TextSet:
-    existing: TextSet | None = TextSet.objects.filter(
-        name=name, written_by=condition, status=TextSet.Status.DRAFT, texts=None
-    ).first()
-    if existing is not None:
-        return existing
-    draft: TextSet = TextSet.objects.create(
-        name=name,
-        version=TextSet.get_next_version(name),
-        dataset=writer.experiment.dataset,
-        written_by=condition,
-        created_by=by,
-    )
-    return draft
+        return draft
 
 
 def collect_all_texts(experiment: Experiment) -> int:

@@ -13,7 +13,7 @@ from typing import cast
 from django.db import transaction
 
 from evalsite.lib.history import Actor
-from grading_app.grading.judging import grade_conditions, judging_costs, panels
+from grading_app.grading.judging import grade_conditions, panels
 from grading_app.grading.judging.judging_costs import AnswerCounts, AnswerSelection
 from grading_app.models import GradeCondition, Grader
 from runs_app import run_control
@@ -83,7 +83,7 @@ def request_verdicts(
     """
     for grader in graders:
         for wave in waves:  # Counted before the lock and cached: it may take seconds, and claims wait for the lock.
-            judging_costs.find_largest_request(AnswerSelection(experiment, grader, wave, force, only))
+            AnswerSelection(experiment, grader, wave, force, only).find_largest_request()
     with transaction.atomic():
         revived = _reset_failed_verdicts(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
@@ -120,8 +120,8 @@ def _plan_verdicts(answers: AnswerSelection, by: Actor, revived: Mapping[int, in
     run = get_or_create_run(
         cast(Condition, condition.judge_condition),
         answers.wave,
-        judging_costs.compute_bounds(answers),
-        is_batched=judging_costs.is_batched(answers),
+        answers.compute_bounds(),
+        is_batched=answers.is_batched(),
     )
     n_revived = revived.get(run.pk, 0)
     added = add_trials(run, answers.insert_trials, by=by, reason="{n} verdicts were requested")

@@ -162,42 +162,52 @@ class AnswerSelection:
             cursor.execute(statement, self._parameters | parameters)
             return cursor.fetchone()
 
+    def find_largest_request(self, longest: int | None = None) -> int:
+        """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
+        grader = self.grader
+        answer = FILLER * (self.counts.longest if longest is None else longest)
+        content = grader.content
+        variables = {
+            **judge_prompt.build_rubric_variables(content["rubric"]),
+            **judge_prompt.build_answer_variables(answer, answer if self.in_pairs else None),
+            judge_prompt.ITEM_RUBRIC: FILLER * grader.measure_longest_text(),
+        }
+        closing = {"role": "user", "content": content["verdict_form"]}
+        prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
+        experiment = self.experiment
+        dimensions = list(experiment.dimensions.all())
+        return token_bounds.bound_input_tokens(grader.language_model, prompt, experiment.dataset, dimensions, variables)
 
-def find_largest_request(answers: AnswerSelection, longest: int | None = None) -> int:
-    """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
-    grader = answers.grader
-    answer = FILLER * (answers.counts.longest if longest is None else longest)
-    content = grader.content
-    variables = {
-        **judge_prompt.build_rubric_variables(content["rubric"]),
-        **judge_prompt.build_answer_variables(answer, answer if answers.in_pairs else None),
-        judge_prompt.ITEM_RUBRIC: FILLER * grader.measure_longest_text(),
-    }
-    closing = {"role": "user", "content": content["verdict_form"]}
-    prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
-    experiment = answers.experiment
-    dimensions = list(experiment.dimensions.all())
-    return token_bounds.bound_input_tokens(grader.language_model, prompt, experiment.dataset, dimensions, variables)
+    def compute_bounds(self) -> costs.CallBounds:
+        """Return the bounds of one verdict. They cover the longest answer so far."""
+        tokens = self.find_largest_request()
+        return costs.CallBounds(self.compute_ceiling(tokens), tokens, self.grader.output_limit)
 
+    def is_batched(self) -> bool:
+        """Return whether verdicts use the batch API, as the answers did, if the judge's endpoint supports it."""
+        return self.experiment.batch and self.grader.language_model.endpoint.accepts_batches
 
-def compute_bounds(answers: AnswerSelection) -> costs.CallBounds:
-    """Return the bounds of one verdict. They cover the longest answer so far."""
-    tokens = find_largest_request(answers)
-    return costs.CallBounds(compute_ceiling(answers, tokens), tokens, answers.grader.output_limit)
+    def get_prices(self) -> costs.Prices:
+        model = self.grader.language_model
+        return model.prices.in_batch(model.batch_discount if self.is_batched() else Decimal(0))
 
+    def compute_ceiling(self, input_tokens: int) -> Decimal | None:
+        return costs.compute_ceiling(self.get_prices(), input_tokens, self.grader.output_limit)
 
-def is_batched(answers: AnswerSelection) -> bool:
-    """Return whether verdicts use the batch API, as the answers did, if the judge's endpoint supports it."""
-    return answers.experiment.batch and answers.grader.language_model.endpoint.accepts_batches
-
-
-def get_prices(answers: AnswerSelection) -> costs.Prices:
-    model = answers.grader.language_model
-    return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
-
-
-def compute_ceiling(answers: AnswerSelection, input_tokens: int) -> Decimal | None:
-    return costs.compute_ceiling(get_prices(answers), input_tokens, answers.grader.output_limit)
+    def compute_expected(self, ceiling: Decimal | None) -> Expectation | None:
+        """Return the expected cost of a call from the calls of this judge, else of its model, else of all judges."""
+        judges = Run.objects.filter(experiment=self.experiment, condition__stage=Condition.Stage.JUDGE)
+        runs = list(judges.with_reuse().select_related("condition"))
+        own = self.condition.judge_condition_id if self.condition else None
+        return costs.compute_expected_cost(
+            self.get_prices(),
+            ceiling,
+            own=compute_observed_tokens(run for run in runs if run.condition_id == own),
+            group=compute_observed_tokens(
+                run for run in runs if run.condition.model_id == self.grader.language_model_id
+            ),
+            pooled=compute_observed_tokens(runs),
+        )
 
 
 def estimate_judging(
@@ -225,8 +235,8 @@ def _estimate_part(answers: AnswerSelection) -> GraderEstimate:
     run = answers.find_run()
     needed, new = answers.count_verdicts()
     to_do = new + (run.n_pending + run.n_running if run else 0)
-    ceiling = compute_ceiling(answers, find_largest_request(answers)) if to_do else Decimal(0)
-    return GraderEstimate(needed, to_do, ceiling, compute_expected(answers, ceiling))
+    ceiling = answers.compute_ceiling(answers.find_largest_request()) if to_do else Decimal(0)
+    return GraderEstimate(needed, to_do, ceiling, answers.compute_expected(ceiling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,22 +273,6 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
     )
 
 
-def compute_expected(answers: AnswerSelection, ceiling: Decimal | None) -> Expectation | None:
-    """Return the expected cost of a call from the calls of this judge, else of its model, else of all judges."""
-    judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
-    runs = list(judges.with_reuse().select_related("condition"))
-    own = answers.condition.judge_condition_id if answers.condition else None
-    return costs.compute_expected_cost(
-        get_prices(answers),
-        ceiling,
-        own=compute_observed_tokens(run for run in runs if run.condition_id == own),
-        group=compute_observed_tokens(
-            run for run in runs if run.condition.model_id == answers.grader.language_model_id
-        ),
-        pooled=compute_observed_tokens(runs),
-    )
-
-
 def forecast_judging(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> CostEstimate:
     """Return the estimate of verdicts on `answers` answers of a wave, without the verdicts already requested.
 
@@ -299,10 +293,10 @@ def _forecast_part(selection: AnswerSelection, answers: int, longest: int | None
     needed = answers * (cells - 1) if selection.in_pairs else answers
     to_do = max(0, needed - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
     ceiling = _forecast_ceiling(selection, longest) if to_do else Decimal(0)
-    return GraderEstimate(needed, to_do, ceiling, compute_expected(selection, ceiling))
+    return GraderEstimate(needed, to_do, ceiling, selection.compute_expected(ceiling))
 
 
 def _forecast_ceiling(selection: AnswerSelection, longest: int | None) -> Decimal | None:
     if longest is None:
         return Decimal(0) if selection.grader.language_model.prices.is_free else None
-    return compute_ceiling(selection, find_largest_request(selection, longest * BYTES_A_TOKEN))
+    return selection.compute_ceiling(selection.find_largest_request(longest * BYTES_A_TOKEN))

@@ -59,34 +59,30 @@ class SessionItems:
     def is_empty(self) -> bool:
         return not self.items
 
+    def order_steps(self, questions: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
+        """Return the steps: practice first, then the items in random order with the checks spread among them.
 
-def order_steps(session_items: SessionItems, questions: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
-    """Return the steps: practice first, then the items in random order with the checks spread among them.
+        With `in_blocks`, each question (a dimension, a criterion) has its own practice and its own order.
+        Otherwise each item is rated on all questions, in the given order, before the next item.
+        """
+        rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
+        if not in_blocks:
+            return list(_cross_with_questions(self._order_items(rng), questions))
+        return [step for question in questions for step in _cross_with_questions(self._order_items(rng), [question])]
 
-    With `in_blocks`, each question (a dimension, a criterion) has its own practice and its own order.
-    Otherwise each item is rated on all questions, in the given order, before the next item.
-    """
-    rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
-    if not in_blocks:
-        return list(_cross_with_questions(_order_items(session_items, rng), questions))
-    return [
-        step for question in questions for step in _cross_with_questions(_order_items(session_items, rng), [question])
-    ]
-
-
-def _order_items(session_items: SessionItems, rng: Random) -> list[tuple[int, Kind]]:
-    practice: list[tuple[int, Kind]] = [(item, "practice") for item in session_items.practice]
-    items = _shuffle(session_items.items, rng)
-    if session_items.groups:
-        items = shuffle_with_spacing(items, session_items.groups, rng)
-    # Insert one check at a random position in each of equal segments of the items, never before the first item.
-    checks = _shuffle(session_items.checks, rng)
-    mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
-    segment = len(items) / max(1, len(checks))
-    positions = [int(segment * index + rng.random() * segment) + 1 for index in range(len(checks))]
-    for position, check in sorted(zip(positions, checks, strict=True), reverse=True):
-        mixed.insert(position, (check, "check"))
-    return practice + mixed
+    def _order_items(self, rng: Random) -> list[tuple[int, Kind]]:
+        practice: list[tuple[int, Kind]] = [(item, "practice") for item in self.practice]
+        items = _shuffle(self.items, rng)
+        if self.groups:
+            items = shuffle_with_spacing(items, self.groups, rng)
+        # Insert one check at a random position in each of equal segments of the items, never before the first item.
+        checks = _shuffle(self.checks, rng)
+        mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
+        segment = len(items) / max(1, len(checks))
+        positions = [int(segment * index + rng.random() * segment) + 1 for index in range(len(checks))]
+        for position, check in sorted(zip(positions, checks, strict=True), reverse=True):
+            mixed.insert(position, (check, "check"))
+        return practice + mixed
 
 
 def shuffle_with_spacing(shuffled: Sequence[int], groups: Mapping[int, int], rng: Random) -> list[int]:
@@ -177,7 +173,7 @@ def start_session(assignment: RaterAssignment) -> bool:
         if session_items.is_empty:
             return False
         indexes = range(len(questions))
-        order = order_steps(session_items, indexes, seed=assignment.seed, in_blocks=queue.in_blocks)
+        order = session_items.order_steps(indexes, seed=assignment.seed, in_blocks=queue.in_blocks)
         _insert_ratings(assignment, [(step, questions[step.question]) for step in order], answers_by_key)
     return True
 

@@ -13,13 +13,7 @@ from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
-from grading_app.publish.figures.figure_set import (
-    FigureSource,
-    find_figure,
-    iterate_figures,
-    list_figures,
-    summarize_ratings,
-)
+from grading_app.publish.figures.figure_set import FigureSource, iterate_figures
 from grading_app.publish.figures.print_style import render_figures_pdf
 from grading_app.publish.forms import FigureForm
 from grading_app.results.cached_aggregates import compute_rows
@@ -49,7 +43,7 @@ class Command(OutputCommand):
         for measure in FigureSource(experiment, data).measures:
             measure_data = data.copy()
             measure_data["measure"] = measure.key
-            list_figures(FigureSource(experiment, measure_data))
+            FigureSource(experiment, measure_data).list_figures()
         pending = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
         compute_rows(list(pending.values_list("pk", flat=True)), seconds=float("inf"))
         source = FigureSource(experiment, data)
@@ -59,7 +53,7 @@ class Command(OutputCommand):
                 " ".join(f"--query: {name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
             )
         if options["list"]:
-            self.write("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
+            self.write("".join(f"{figure.name}  {figure.title}\n" for figure in source.list_figures()).rstrip())
             return
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         content, what = _build_content(source, form, options["figure"], file_format)
@@ -72,12 +66,12 @@ def _build_content(source: FigureSource, form: FigureForm, name: str, file_forma
     if file_format not in FORMATS:
         refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
     if file_format == "json":
-        return (json.dumps(summarize_ratings(source), indent=1, ensure_ascii=False) + "\n").encode(), "the summary"
+        return (json.dumps(source.summarize_ratings(), indent=1, ensure_ascii=False) + "\n").encode(), "the summary"
     if not name:
         if file_format != "pdf":
             refuse_input("--figure: all figures together need the format pdf; name one figure for another format")
         return render_figures_pdf(iterate_figures(source.experiment, source.data), form.style), "all figures"
-    figure = find_figure(source, name)
+    figure = source.find_figure(name)
     if figure is None:
         refuse_input(f"--figure: there is no figure {name!r}; --list prints the names")
     if file_format == "csv":

@@ -19,10 +19,7 @@ from evalsite.lib.ops.commands import (
 )
 from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.grading.judging.graders import get_or_create_default_sampler
-from grading_app.grading.judging.item_rubrics import (
-    RubricWriter,
-    request_rubrics,
-)
+from grading_app.grading.judging.item_rubrics import RubricWriter
 from grading_app.models import Rubric
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.management.started_work import wait_for
@@ -80,9 +77,7 @@ class Command(VerbCommand):
         if experiment_row.needs_confirmation(ceiling):
             limit = format_money(experiment_row.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
-        texts = request_rubrics(
-            writer, name=options["name"] or f"{experiment_row.slug}-rubrics", by=resolve_owner(user)
-        )
+        texts = writer.request(name=options["name"] or f"{experiment_row.slug}-rubrics", by=resolve_owner(user))
         self.write(f"{texts}: {format_count(n_items)} rubrics were requested")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))

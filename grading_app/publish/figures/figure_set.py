@@ -170,6 +170,46 @@ class FigureSource:
         self.is_waiting = self.is_waiting or value is None
         return value
 
+    def list_figures(self) -> list[Figure]:
+        """Return the figures of the experiment for the choices in the address. Nothing is drawn."""
+        return [figure for provider in FIGURES.values() for figure in provider(self)]
+
+    def find_figure(self, name: str) -> Figure | None:
+        """Return one figure by its name. Only the data of its provider is loaded."""
+        provider = FIGURES.get(name.partition("-")[0])
+        return next((figure for figure in provider(self) if figure.name == name), None) if provider else None
+
+    def summarize_ratings(self) -> dict[str, Any]:
+        """Return the number of items, the samples per item and the correlations of each rated dimension.
+
+        Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
+        """
+        experiment = self.experiment
+        dimensions = [data for measure in self.measures if measure.is_rating and (data := self.load_ratings(measure))]
+        return {
+            "experiment": experiment.slug,
+            "dataset": str(experiment.dataset),
+            "dataset_hash": experiment.dataset.content_hash,
+            "wave": self.wave.number if self.wave else None,
+            "items": experiment.dataset.active_count,
+            "dimensions": {
+                data.measure.key: {
+                    "scale": list(data.ends),
+                    "conditions": {
+                        series.label: _summarize_condition(series, data.norms) for series in data.conditions
+                    },
+                    "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
+                }
+                for data in dimensions
+            },
+            "between_dimensions": [
+                entry
+                for index, first in enumerate(dimensions)
+                for second in dimensions[index + 1 :]
+                for entry in _correlate_conditions(first, second)
+            ],
+        }
+
 
 def make_explorer_query(choices: Mapping[str, str]) -> str:
     """Return the query with which an address of figures has these choices of the explorer.
@@ -277,57 +317,16 @@ FIGURES: Mapping[str, Provider] = {
 """The registry: all figures by the part of their names before the first hyphen, in the order of the page."""
 
 
-def list_figures(source: FigureSource) -> list[Figure]:
-    """Return the figures of the experiment for the choices in the address. Nothing is drawn."""
-    return [figure for provider in FIGURES.values() for figure in provider(source)]
-
-
-def find_figure(source: FigureSource, name: str) -> Figure | None:
-    """Return one figure by its name. Only the data of its provider is loaded."""
-    provider = FIGURES.get(name.partition("-")[0])
-    return next((figure for figure in provider(source) if figure.name == name), None) if provider else None
-
-
 def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[Figure]:
     """Yield the figures for each measure in turn; those that do not depend on the measure once."""
     seen = set()
     for measure in FigureSource(experiment).measures:
         choices = data.copy()
         choices["measure"] = measure.key
-        for figure in list_figures(FigureSource(experiment, choices)):
+        for figure in FigureSource(experiment, choices).list_figures():
             if (figure.name, figure.title) not in seen:
                 seen.add((figure.name, figure.title))
                 yield figure
-
-
-def summarize_ratings(source: FigureSource) -> dict[str, Any]:
-    """Return the number of items, the samples per item and the correlations of each rated dimension.
-
-    Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
-    """
-    experiment = source.experiment
-    dimensions = [data for measure in source.measures if measure.is_rating and (data := source.load_ratings(measure))]
-    return {
-        "experiment": experiment.slug,
-        "dataset": str(experiment.dataset),
-        "dataset_hash": experiment.dataset.content_hash,
-        "wave": source.wave.number if source.wave else None,
-        "items": experiment.dataset.active_count,
-        "dimensions": {
-            data.measure.key: {
-                "scale": list(data.ends),
-                "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
-                "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
-            }
-            for data in dimensions
-        },
-        "between_dimensions": [
-            entry
-            for index, first in enumerate(dimensions)
-            for second in dimensions[index + 1 :]
-            for entry in _correlate_conditions(first, second)
-        ],
-    }
 
 
 def _summarize_condition(series: Series, norms: Series | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalsite.lib.text.number_format import format_money
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
-from grading_app.results.leaderboard import BoardRow, Leaderboard, find_efficient_frontier, list_priced_rows
+from grading_app.results.leaderboard import BoardRow, Leaderboard
 from grading_app.results.leaderboard_tables import costs_differ
 from grading_app.results.scores import Measure
 from grading_app.results.table import ResultColumn, ResultTable
@@ -34,7 +34,7 @@ LOG_SCALE_RATIO = 5  # If the highest cost exceeds the lowest by more than this 
 def make_figures(board: Leaderboard) -> Iterator[Figure]:
     """Yield a figure for each measure with a cost; none where all conditions cost the same."""
     for measure in board.measures if costs_differ(board) else ():
-        rows = list_priced_rows(board, measure)
+        rows = board.list_priced_rows(measure)
         if not measure.is_rating and len(rows) > 1 and any(row.cost_usd for row in rows):
             yield make_cost_figure(board, measure)
 
@@ -55,16 +55,16 @@ def make_cost_figure(board: Leaderboard, measure: Measure) -> Figure:
             "mean": row.scores[measure.key].mean,
             "interval": row.scores[measure.key].interval,
         }
-        for row in list_priced_rows(board, measure)
+        for row in board.list_priced_rows(measure)
     ]
-    frontier = find_efficient_frontier(board, measure)
+    frontier = board.find_efficient_frontier(measure)
     names = ", ".join(f"{row.label}{row.scores[measure.key].mark}" for row in frontier)
     return Figure(
         name,
         title,
         "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
         "condition scores as high."
-        + (MISSING_NOTE if any(row.scores[measure.key].mark for row in list_priced_rows(board, measure)) else ""),
+        + (MISSING_NOTE if any(row.scores[measure.key].mark for row in board.list_priced_rows(measure)) else ""),
         f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers.",
         lambda width: (width, _make_grid(width).height),
         lambda width: _draw(board, measure, width),
@@ -80,7 +80,7 @@ def _make_grid(width: int) -> plot_style.Grid:
 
 def _draw(board: Leaderboard, measure: Measure, width: int) -> Drawing:
     figure, (axis,) = _make_grid(width).make_panels()
-    rows, frontier = list_priced_rows(board, measure), find_efficient_frontier(board, measure)
+    rows, frontier = board.list_priced_rows(measure), board.find_efficient_frontier(measure)
     costs = [row.cost_per_answer or 0.0 for row in rows]
     is_logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOG_SCALE_RATIO
     if is_logarithmic:

@@ -8,7 +8,7 @@ from django.http import QueryDict
 
 from evalsite.api.downloads import COUNTED_TABLES
 from grading_app.publish.export.file_formats import TABLE_NAMES
-from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from runs_app.models import Run, Trial
 from runs_app.models.annotations import annotate
 from tests.factories.gradings import make_gradings
@@ -26,7 +26,7 @@ def api(team):
 
 def test_figures_are_those_of_the_page_with_their_files(api, pilot):
     listed = api.get(f"{PILOT}/figures").json()
-    shown = list_figures(FigureSource(pilot, QueryDict()))
+    shown = FigureSource(pilot, QueryDict()).list_figures()
     assert [one["name"] for one in listed["figures"]] == [one.name for one in shown]
     name = listed["figures"][0]["name"]
     assert api.get(f"{PILOT}/figures/{name}.svg").content.lstrip().startswith(b"<?xml")

@@ -7,7 +7,7 @@ from evalsite.lib import permissions
 from evalsite.lib.history import TransitionError
 from grading_app.grading.consistency_check import find_differences
 from grading_app.grading.judging.graders import choose_graders, save_graders
-from grading_app.grading.judging.item_rubrics import RubricWriter, request_rubrics
+from grading_app.grading.judging.item_rubrics import RubricWriter
 from grading_app.grading.judging.judge_plan import request_verdicts
 from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
@@ -49,7 +49,7 @@ async def quote_reference(request):
 @pytest.fixture
 def text_set(writer):
     """Return a draft set with generated and collected texts."""
-    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    created = writer.request(name="own", by=writer.experiment.owner)
     drain(quote_reference)
     created.collect()
     created.refresh_from_db()
@@ -72,7 +72,7 @@ def test_a_model_writes_one_rubric_for_each_item_from_its_reference(writer, text
 @pytest.mark.slow
 def test_repeating_a_writer_makes_no_call(writer, text_set):
     calls = Attempt.objects.count()
-    repeated = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    repeated = writer.request(name="own", by=writer.experiment.owner)
     assert drain(quote_reference) == 0
     assert repeated.collect() == 3
     assert (repeated.version, Attempt.objects.count()) == (2, calls)
@@ -84,7 +84,7 @@ def test_writer_calls_are_not_answers(writer, text_set):
 
 
 def test_texts_are_collected_when_the_queue_grades(writer):
-    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    created = writer.request(name="own", by=writer.experiment.owner)
     drain(quote_reference)
     grade_experiment(writer.experiment.pk)
     assert len(list_texts(created)) == 3
@@ -97,7 +97,7 @@ def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, cu
             return build_reply("")
         return build_reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
 
-    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    created = writer.request(name="own", by=writer.experiment.owner)
     drain(answer_blank)
     assert created.collect() == 1
     assert created.find_missing() == ["item-1", "item-2"]
@@ -217,7 +217,7 @@ def test_an_archived_version_without_a_successor_is_not_offered_for_approval(wri
 def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
     costly = RubricWriter(writer.experiment, writer.template, make_model("free?", input_price=None), writer.sampler)
     with pytest.raises(PlanError, match="no ceiling"):
-        request_rubrics(costly, name="own", by=None)
+        costly.request(name="own", by=None)
     assert not TextSet.objects.exists()
 
 

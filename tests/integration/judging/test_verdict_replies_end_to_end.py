@@ -17,7 +17,7 @@ from grading_app.models import Grading, Preference
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Attempt, Experiment, Run, Trial
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
+from runs_app.simulator.judge_behaviour import RequestedVerdict
 from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric
@@ -83,7 +83,7 @@ def compute_expected_code(rubric, subject, rival):
         texts[-1] += f"\n\n{variables['verdict_form']}"
     dice = random.Random("\x1f".join((str(SEED), "vendor/judge", "\n\n".join(texts))))
     names = NAMES if rubric.kind in ("criteria", "label") else ()
-    return vary_format(RequestedVerdict(rubric.kind, names), (0, 1), dice)[1]
+    return RequestedVerdict(rubric.kind, names).vary_format((0, 1), dice)[1]
 
 
 def iterate_stored():

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from grading_app.models import CachedAggregate, ShareLink
-from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.files import build_upload
@@ -94,7 +94,7 @@ def make_visits_of_finished_studies(lab):
         client = Client()
         client.force_login(owner)
         names = [name for name in FINISHED if client.get(reverse(name, args=[study.slug])).status_code == 200]
-        list_figures(FigureSource(study))
+        FigureSource(study).list_figures()
         compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
         yield from (Visit(name, "owner", reverse(name, args=[study.slug])) for name in names)
         _, token = ShareLink.create(study, "experiment", timezone.now() + timedelta(days=7), by=owner)

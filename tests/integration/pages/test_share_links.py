@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
-from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.report import report_source
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import FigureBlock
@@ -129,7 +129,7 @@ def test_no_part_of_a_link_names_a_user_a_rater_or_an_endpoint(client, transacti
     compute_page(client, token)
     document = build_document(study)
     assert "human rater" in str(document.dump()), "people are part of this study"
-    figures = [reverse("shared_figure", args=[token, one.name]) for one in list_figures(FigureSource(study))]
+    figures = [reverse("shared_figure", args=[token, one.name]) for one in FigureSource(study).list_figures()]
     pages = [build_part_address(name, token) for name in PARTS if name not in ("shared_figure", "shared_report_figure")]
     files = [reverse("shared_report_file", args=[token, kind]) for kind in ("html", "zip")]
     figure_addresses = [

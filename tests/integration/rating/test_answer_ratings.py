@@ -22,7 +22,7 @@ from grading_app.grading.judging.rubric_preview import RubricPreview
 from grading_app.grading.rating import queue_results, queues, session
 from grading_app.grading.rating.queue_results import make_norms
 from grading_app.grading.rating.queues import draw_keys, draw_single_answers
-from grading_app.grading.rating.session import SessionItems, order_steps, shuffle_with_spacing
+from grading_app.grading.rating.session import SessionItems, shuffle_with_spacing
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.models.rating import QueueError
 from grading_app.publish.export.file_formats import export_chunks
@@ -196,7 +196,7 @@ def test_each_seed_gives_a_different_but_reproducible_order():
     material = SessionItems([], list(group_by_key), [], group_by_key)
 
     def list_order(seed):
-        return [step.item for step in order_steps(material, [1], seed=seed, in_blocks=False)]
+        return [step.item for step in material.order_steps([1], seed=seed, in_blocks=False)]
 
     assert list_order(4) == list_order(4)
     assert len({tuple(list_order(seed)) for seed in range(40)}) == 40
@@ -207,7 +207,7 @@ def test_all_answers_are_equally_likely_to_be_first():
     firsts = Counter(shuffle_with_spacing(list(group_by_key), group_by_key, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # Keys stay in order: each group starts with its first key; groups are in random order.
     material = SessionItems([], list(group_by_key), [], group_by_key)
-    shuffled = Counter(order_steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
+    shuffled = Counter(material.order_steps([1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
     assert max(shuffled.values()) < 300  # 200 are expected; seven standard deviations are 294.
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
-from grading_app.publish.figures.figure_set import FigureSource, find_figure, iterate_figures, list_figures
+from grading_app.publish.figures.figure_set import FigureSource, iterate_figures
 from grading_app.publish.figures.print_style import PALETTES, PrintStyle, render_figures_pdf
 from grading_app.results import cached_aggregates, plot_style
 from grading_app.results.cached_aggregates import compute_rows
@@ -70,7 +70,7 @@ def read_rows(response):
 
 
 def test_a_rating_study_has_all_its_figures(study):
-    names = {one.name for one in list_figures(FigureSource(study, QueryDict("measure=valence")))}
+    names = {one.name for one in FigureSource(study, QueryDict("measure=valence")).list_figures()}
     assert {
         "dimension-means",
         "dimension-sds",
@@ -116,7 +116,7 @@ def test_width_font_and_resolution_come_from_the_url(owner):
 @pytest.mark.parametrize("palette", PALETTES)
 def test_each_palette_replaces_the_colours_of_the_site(study, palette):
     source = FigureSource(study, QueryDict("measure=valence"))
-    figure = find_figure(source, "dimension-mean-sd")
+    figure = source.find_figure("dimension-mean-sd")
     drawn = PrintStyle(width_mm=120, palette=palette).write(figure.draw, "svg").decode().lower()
     assert PALETTES[palette].data in drawn
     if palette != "site":
@@ -126,7 +126,7 @@ def test_each_palette_replaces_the_colours_of_the_site(study, palette):
 
 def test_labels_and_title_come_from_the_url(study):
     source = FigureSource(study, QueryDict("measure=valence"))
-    figure = find_figure(source, "reliability")
+    figure = source.find_figure("reliability")
     drawn = PrintStyle(title="$x_1$ <b>", x_label="Wiederholungen", y_label="R").apply(figure.draw)
     assert drawn.axes[0].get_xlabel() == "Wiederholungen"
     assert drawn.axes[0].get_ylabel() == "R"
@@ -136,7 +136,7 @@ def test_labels_and_title_come_from_the_url(study):
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
 def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
-    figure = find_figure(FigureSource(study), "dimension-human")
+    figure = FigureSource(study).find_figure("dimension-human")
     first, second = (PrintStyle(dpi=72).write(figure.draw, file_format) for _ in range(2))
     assert first == second
 
@@ -207,7 +207,7 @@ def test_item_images_replace_markers_on_request(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     experiment = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
     plain, pictured = (
-        find_figure(FigureSource(experiment, QueryDict(query)), "plane") for query in ("measure=valence", "images=on")
+        FigureSource(experiment, QueryDict(query)).find_figure("plane") for query in ("measure=valence", "images=on")
     )
     boxes = [
         sum(isinstance(one, AnnotationBbox) for one in figure.draw(560).axes[0].artists) for figure in (plain, pictured)
@@ -219,7 +219,7 @@ def test_item_images_replace_markers_on_request(settings, tmp_path):
 def test_the_plane_shows_the_two_dimensions_of_the_url():
     experiment = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
     query = QueryDict("measure=dominance&second=arousal")
-    figure = find_figure(FigureSource(experiment, query), "plane")
+    figure = FigureSource(experiment, query).find_figure("plane")
     (axes, *_) = figure.draw(560).axes
     assert figure.title == "Dominance and arousal"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Dominance", "Arousal")
@@ -238,7 +238,7 @@ def test_one_pdf_contains_every_figure(study):
     names = {
         (one.name, one.title)
         for query in measures
-        for one in list_figures(FigureSource(study, QueryDict(query)))
+        for one in FigureSource(study, QueryDict(query)).list_figures()
         if one.name.startswith("dimension-")
     }
     everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
@@ -291,15 +291,15 @@ def test_a_worker_compares_many_verdicts_with_the_reference(monkeypatch):
     experiment = make_answered_experiment("judged", items=12)
     make_gradings(experiment, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
     make_gradings(experiment, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
-    at_once = find_figure(FigureSource(experiment), "calibration")
+    at_once = FigureSource(experiment).find_figure("calibration")
     cache.clear()
     monkeypatch.setattr(cached_aggregates, "MAX_ANSWERS_PER_REQUEST", 0)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     source = FigureSource(experiment)
-    assert (find_figure(source, "calibration"), source.is_waiting) == (None, True)
+    assert (source.find_figure("calibration"), source.is_waiting) == (None, True)
     compute_rows(list(CachedAggregate.objects.filter(name="calibration").values_list("pk", flat=True)), seconds=60)
     with CaptureQueriesContext(connection) as queries:
-        stored = find_figure(FigureSource(experiment), "calibration")
+        stored = FigureSource(experiment).find_figure("calibration")
     assert stored.table().rows == at_once.table().rows
     assert not [query for query in queries if "grading_app_answerscore" in query["sql"]]
 
@@ -322,7 +322,7 @@ def measure_texts(figure):
 
 @pytest.mark.parametrize("name", ["dimension-human", "dimension-conditions", "ratings", "reliability"])
 def test_a_title_is_above_the_figure_and_covers_nothing(study, name):
-    (figure,) = [one for one in list_figures(FigureSource(study, QueryDict("measure=valence"))) if one.name == name]
+    (figure,) = [one for one in FigureSource(study, QueryDict("measure=valence")).list_figures() if one.name == name]
     plain = PrintStyle(width_mm=85).apply(figure.draw)
     titled = PrintStyle(width_mm=85, title="Our title").apply(figure.draw)
     assert titled.get_size_inches()[0] == pytest.approx(plain.get_size_inches()[0])
@@ -336,7 +336,7 @@ def test_a_title_is_above_the_figure_and_covers_nothing(study, name):
 @pytest.mark.parametrize("width", [85, 170])
 def test_row_labels_are_inside_the_figure(study, width):
     source = FigureSource(study, QueryDict("measure=valence"))
-    figure = find_figure(source, "dimension-conditions")
+    figure = source.find_figure("dimension-conditions")
     drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
     assert min(outline.x0 for outline in measure_texts(drawn).values()) >= drawn.bbox.x0
 

@@ -17,7 +17,7 @@ from django.urls import reverse
 from grading_app.grading.scoring import grade
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.results.figures.cost import make_cost_figure, make_figures
-from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from tests import factories
 from tests.factories.gradings import make_gradings
 from tests.integration.judging.test_judges_in_one_sentence import list_trials_on_pages
@@ -233,7 +233,7 @@ def test_an_invalid_choice_is_an_error_at_its_field(client, quiz, name, value):
 
 def test_the_frontier_has_the_conditions_that_no_cheaper_condition_matches(quiz):
     board = compute_leaderboard(BoardQuery(quiz))
-    assert [row.label for row in find_efficient_frontier(board, board.measures[0])] == ["small", "steady"]
+    assert [row.label for row in board.find_efficient_frontier(board.measures[0])] == ["small", "steady"]
 
 
 @pytest.mark.parametrize("width", [332, 560])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig, simulator_process
-from runs_app.simulator.config import NAMED_FAULTS, add_options, build_arguments, build_config
+from runs_app.simulator.config import NAMED_FAULTS, add_options, build_config
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -49,7 +49,7 @@ def parse_config(arguments: list[str]) -> SimulatorConfig:
     )
 )
 def test_a_command_line_round_trips_the_configuration(config: SimulatorConfig) -> None:
-    assert parse_config(build_arguments(config)) == config
+    assert parse_config(config.build_arguments()) == config
 
 
 @pytest.mark.slow

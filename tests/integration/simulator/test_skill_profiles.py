@@ -17,7 +17,7 @@ from runs_app.simulator.config import ConfigError
 from runs_app.simulator.known_answers import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
-from runs_app.simulator.responses import Reply, count_tokens, truncate
+from runs_app.simulator.responses import Reply, count_tokens
 from runs_app.simulator.skill_profiles import parse_profiles, read_profiles
 from tests import factories
 
@@ -53,7 +53,7 @@ def make_profiled_answerer(cases, task, profiles=PROFILES):
 def ask(models, text, model="sharp", **more):
     body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
     request = read_chat(json.dumps(body).encode())
-    return truncate(Reply(models.answer(request).content), request.max_tokens)
+    return Reply(models.answer(request).content).truncate(request.max_tokens)
 
 
 def draw_some_cases(task, params, count):

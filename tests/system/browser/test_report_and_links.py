@@ -8,7 +8,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from grading_app.models import CachedAggregate, ShareLink
-from grading_app.publish.figures.figure_set import FigureSource, list_figures
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.report.build import get_report
 from grading_app.tasks import compute_aggregates
 from tests.factories.studies import make_rated_study
@@ -19,7 +19,7 @@ from tests.system.browser.page_checks import LAPTOP, settle
 def study(owner):
     experiment = make_rated_study("study", owner=owner, title="How pleasant are these photographs?")
     get_report(experiment)
-    list_figures(FigureSource(experiment))
+    FigureSource(experiment).list_figures()
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
     return experiment
 

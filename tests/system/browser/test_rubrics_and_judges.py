@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from evalsite.lib import permissions
-from grading_app.grading.judging.item_rubrics import RubricWriter, request_rubrics
+from grading_app.grading.judging.item_rubrics import RubricWriter
 from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
@@ -152,7 +152,7 @@ def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, expe
     template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
     sampler = factories.make_sampler("cold", temperature=0, max_tokens=200)
     writer = RubricWriter(Experiment.objects.get(), template, factories.make_model("author"), sampler)
-    texts = request_rubrics(writer, name="own", by=experiment.owner)
+    texts = writer.request(name="own", by=experiment.owner)
 
     async def write_text(request):
         return build_reply(

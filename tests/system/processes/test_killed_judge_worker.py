@@ -14,7 +14,7 @@ from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
+from runs_app.simulator.judge_behaviour import RequestedVerdict
 from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
@@ -44,7 +44,7 @@ def compute_expected_code(trial):
     """Return the error code of the reply that the simulated judge gave to this request."""
     text = "\n\n".join(turn.text for turn in rebuild_turns(trial).turns)
     dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
-    return vary_format(RequestedVerdict("score"), (0, 1), dice)[1]
+    return RequestedVerdict("score").vary_format((0, 1), dice)[1]
 
 
 def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from runs_app.simulator.config import SimulatorConfig, build_arguments
+from runs_app.simulator.config import SimulatorConfig
 from tests.prepared_database import build_environment
 from tests.system.postgres.conftest import ROOT
 from tests.system.up.conftest import Site, free_port, wait_until
@@ -67,7 +67,7 @@ def test_an_ipv6_address_may_have_the_brackets_of_a_url(place):
 def store_models(place, port):
     folder = place / "data" / "demo"
     folder.mkdir(parents=True)
-    (folder / "models.json").write_text(json.dumps(build_arguments(SimulatorConfig(port=port))))
+    (folder / "models.json").write_text(json.dumps(SimulatorConfig(port=port).build_arguments()))
 
 
 def test_the_simulated_models_of_a_demonstration_are_served_by_every_later_site(place):
