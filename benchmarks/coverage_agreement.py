@@ -20,12 +20,17 @@ from grading_app.statistics.agreement_coefficients import (
     krippendorff_alpha,
     percent_agreement,
 )
-from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.bradley_terry import Comparisons, PairTally, bradley_terry_by_items
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intraclass import Form, intraclass_correlation
-from grading_app.statistics.judge_bias import compute_comparison, corrected_mean, judge_bias, judge_slope
+from grading_app.statistics.judge_bias import (
+    compute_comparison,
+    corrected_mean,
+    judge_bias,
+    judge_slope,
+    limits_of_agreement,
+)
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Ratings
 

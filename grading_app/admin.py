@@ -21,14 +21,14 @@ from grading_app.forms.grading import GraderForm
 from grading_app.forms.rubrics import RubricForm
 from grading_app.grading.judging import panels
 from grading_app.models import GradeCondition, Grader, Panel, RaterAssignment, RatingQueue, Rubric
-from runs_app.admin.designs import (
+from runs_app.admin import (
     VersionedAdmin,
+    VisibleAdmin,
     build_approve_action,
     build_archive_action,
     build_copy_action,
     render_turns,
 )
-from runs_app.admin.experiments import VisibleAdmin
 from runs_app.llm import judge_prompt
 
 

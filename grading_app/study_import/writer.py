@@ -56,7 +56,7 @@ from runs_app.models import (
     Trial,
     Wave,
 )
-from runs_app.planning.conditions import Cell, Facet
+from runs_app.planning.design import Cell, Facet
 
 Row = dict[str, Any]  # By the columns of the database.
 Trials = list[tuple[StudyTrial, Row]]

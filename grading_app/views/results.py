@@ -18,7 +18,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.frames import estimate_conditions, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.outcome_table import make_outcome_table
+from grading_app.results.leaderboard_tables import make_outcome_table
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable

@@ -17,8 +17,7 @@ from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.models.cache import list_purges
 from runs_app.planning import points
-from runs_app.planning.conditions import Cell, Facet, get_condition_hash
-from runs_app.planning.design import Design
+from runs_app.planning.design import Cell, Design, Facet, get_condition_hash
 from runs_app.planning.manifests import find_drift_warnings
 from runs_app.planning.plan import count_missing, share_pilot
 from runs_app.planning.power import DetectableEffect, compute_detectable_effect

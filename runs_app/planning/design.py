@@ -1,27 +1,82 @@
-"""The design of an experiment: its rows, its cells with their cost ceilings, and the problems that block it."""
+"""The design of an experiment: its rows, its cells with their cost ceilings, and the problems that block it.
+
+The cells cross every model with every prompt and every sampler. A cell's content identifies it: what the model sees. It
+excludes repetitions, epochs, speed, time-outs and the endpoint.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from evalsite.lib.text.number_format import format_money
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_options import BudgetPolicy
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning import points, token_bounds
-from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
 from runs_app.planning.points import PointSize
 from runs_app.pricing import costs
 from runs_app.scorers.scoring_rules import get_scorer_name
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One choice along one axis: its name for people, its content for the identity, and the key of its row."""
+
+    name: str
+    content: Mapping[str, Any]
+    key: int | None = None
+
+    @property
+    def content_hash(self) -> str:
+        return hash_content(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One model with one prompt and one sampler."""
+
+    model: Facet
+    prompt: Facet
+    sampler: Facet
+
+    @property
+    def facets(self) -> dict[str, Facet]:
+        return {"model": self.model, "prompt": self.prompt, "sampler": self.sampler}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return the content of the condition, without names: {"model": ..., "prompt": ..., "sampler": ...}."""
+        return {axis: dict(facet.content) for axis, facet in self.facets.items()}
+
+    @property
+    def slug(self) -> str:
+        return "_".join(slugify_name(facet.name) for facet in self.facets.values())
+
+    @property
+    def condition_id(self) -> str:
+        """Return an id such as `model_prompt_sampler--hash12`."""
+        return build_condition_id(self.slug, self.content)
+
+
+def cross_facets(models: Iterable[Facet], prompts: Iterable[Facet], samplers: Iterable[Facet]) -> list[Cell]:
+    """Return every cell of the crossing. Models vary slowest, samplers fastest."""
+    return [Cell(*cell) for cell in product(models, prompts, samplers)]
+
+
+def get_condition_hash(condition: str) -> str:
+    """Return the hash in a condition's id, after `--`."""
+    return condition.rpartition("--")[2]
 
 
 @dataclass

@@ -28,8 +28,7 @@ from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_options import BUDGET, list_options
 from runs_app.grading_interface import grading
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Run, Trial
-from runs_app.planning.conditions import Cell, get_condition_hash
-from runs_app.planning.design import Design
+from runs_app.planning.design import Cell, Design, get_condition_hash
 from runs_app.planning.spec_io import SETTINGS, build_spec
 from runs_app.pricing.costs import CostEstimate
 

@@ -22,8 +22,7 @@ from evalsite.lib.text.number_format import format_count
 from runs_app.engine.claim_order import make_place_sql
 from runs_app.models import Answer, Condition, Experiment, Run, Wave
 from runs_app.planning import points
-from runs_app.planning.conditions import Cell, get_condition_hash
-from runs_app.planning.design import Design
+from runs_app.planning.design import Cell, Design, get_condition_hash
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
 
 PILOT_TRIALS = 20  # Enough to cover each part of a typical design, at almost no cost.

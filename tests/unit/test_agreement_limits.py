@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading_app.statistics.bland_altman import limits_of_agreement
+from grading_app.statistics.judge_bias import limits_of_agreement
 from grading_app.statistics.ratings import Ratings
 
 # Peak flow by a large and by a mini meter, first readings: J. M. Bland & D. G. Altman (1986), Lancet 327, table 1.

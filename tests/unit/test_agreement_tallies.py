@@ -8,9 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from grading_app.statistics.agreement_coefficients import cohens_kappa, confusion_matrix, fleiss_kappa
-from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.judge_bias import compute_comparison, corrected_mean, judge_bias, judge_slope
+from grading_app.statistics.judge_bias import (
+    compute_comparison,
+    corrected_mean,
+    judge_bias,
+    judge_slope,
+    limits_of_agreement,
+)
 from grading_app.statistics.ratings import Ratings, RowItems
 from tests.unit.published_ratings import tables
 from tests.unit.test_agreement_bootstrap import MEASURES

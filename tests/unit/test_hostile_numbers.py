@@ -17,7 +17,6 @@ from grading_app.statistics.agreement_coefficients import (
     krippendorff_alpha,
     percent_agreement,
 )
-from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.condition_pairs import compare_conditions, permutation_p_values, wilcoxon_p
@@ -26,7 +25,7 @@ from grading_app.statistics.factorial_model import category_interaction, fit_fac
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation, repeatability
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.judge_bias import corrected_mean, judge_bias, judge_slope
+from grading_app.statistics.judge_bias import corrected_mean, judge_bias, judge_slope, limits_of_agreement
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
 from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.variance_components import share_intervals, variance_components

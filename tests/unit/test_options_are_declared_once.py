@@ -10,7 +10,7 @@ from runs_app.experiment_options import GROUPS, NAMES, OPTIONS, ExperimentOption
 ROOT = Path(__file__).resolve().parents[2]
 # Modules and templates that present every option, and therefore name none of them.
 PRESENTERS = (
-    "runs_app/admin/experiments.py",
+    "runs_app/admin.py",
     "runs_app/bounds.py",
     "runs_app/experiment_files/row_builder.py",
     "grading_app/forms/experiments.py",
@@ -27,8 +27,8 @@ PRESENTERS = (
 )
 # Other columns of the same name, and the policy that a manifest's estimate depends on.
 OTHER_MEANINGS = {
-    ("runs_app/admin/experiments.py", "max_usd"),
-    ("runs_app/admin/experiments.py", "max_concurrency"),
+    ("runs_app/admin.py", "max_usd"),
+    ("runs_app/admin.py", "max_concurrency"),
     ("runs_app/bounds.py", "max_concurrency"),
     ("grading_app/forms/experiments.py", "primary_measure"),
     ("runs_app/planning/manifests.py", "budget_policy"),

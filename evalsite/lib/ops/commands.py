@@ -1,4 +1,4 @@
-"""Base classes and helpers for commands with verbs: exit codes for programs, confirmation, and the acting user."""
+"""Base classes and helpers for commands with verbs: exit codes, confirmation, the acting user, updates of rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
+from evalsite.lib.history import Actor, save_with_history
 from evalsite.lib.ops.failed_commands import explain_failure
 from evalsite.lib.text.characters import escape_for_terminal
 
@@ -194,3 +196,19 @@ def require_user() -> None:
         refuse_input(
             "user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again"
         )
+
+
+def update_fields(row: Any, values: dict[str, Any], *, by: Actor, reason: str = "") -> None:
+    """Set the fields whose value is not None, and save the row with its history.
+
+    Exit with code 2 and the name of the field if a value is invalid.
+    """
+    for field, value in values.items():
+        if value is not None:
+            setattr(row, field, value)
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        problems = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
+        refuse_input("; ".join(problems))
+    save_with_history(row, by=by, reason=reason)

@@ -13,7 +13,7 @@ from django.db.models import Q
 from grading_app.models import GradeCondition, Grader, RatingQueue, Rubric
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, LanguageModel, TextSet
-from runs_app.planning.conditions import get_condition_hash
+from runs_app.planning.design import get_condition_hash
 
 # The lookup from a rubric or a text set to the verdicts that were given by it.
 VERDICTS: dict[Any, str] = {Rubric: "grade_conditions", TextSet: "graders__grade_conditions"}

@@ -20,7 +20,7 @@ from grading_app.grading.judging import grade_conditions as grade_conditions_mod
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.models.gradings import allow_superseding
 from runs_app.models import Experiment
-from runs_app.planning.conditions import get_condition_hash
+from runs_app.planning.design import get_condition_hash
 from runs_app.planning.work import PlanError
 
 # A majority is more than half of the members with a score. A tie has no majority and gets an error code.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from grading_app.results.raters.agreement_report import AgreementResult
     from grading_app.statistics.agreement_coefficients import ConfusionMatrix
-    from grading_app.statistics.bland_altman import LimitsOfAgreement
+    from grading_app.statistics.judge_bias import LimitsOfAgreement
 
 MAX_BUBBLE = 26  # CSS pixels across
 MAX_VECTOR_POINTS = 1500

@@ -24,7 +24,6 @@ from grading_app.statistics.agreement_coefficients import (
     krippendorff_alpha,
     percent_agreement,
 )
-from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
 from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED, bootstrap, estimate_agreement
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
 from grading_app.statistics.intervals import AgreementEstimate, Bounds, bounded_score_interval
@@ -32,11 +31,13 @@ from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.judge_bias import (
     AgreementWithPeople,
     CorrectedMean,
+    LimitsOfAgreement,
     Measure,
     compare_judge_with_people,
     corrected_mean,
     judge_bias,
     judge_slope,
+    limits_of_agreement,
 )
 from grading_app.statistics.measures import MEASURE_DESCRIPTIONS, Coefficient, MeasureDescription
 from grading_app.statistics.ratings import Floats, Ratings

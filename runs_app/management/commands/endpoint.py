@@ -18,11 +18,11 @@ from evalsite.lib.ops.commands import (
     add_user,
     refuse_input,
     resolve_actor,
+    update_fields,
 )
 from runs_app import model_lists
 from runs_app.forms.fields import split_names
 from runs_app.llm.calls import CallFailure
-from runs_app.management.field_updates import update_fields
 from runs_app.management.started_work import make_preflights
 from runs_app.models import Endpoint
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor, update_fields
 from runs_app import model_lists
 from runs_app.engine.model_state import forget_refusal
-from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
+from runs_app.planning.design import Cell, Facet, cross_facets, get_condition_hash
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 turns = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant"]), "content": texts})
