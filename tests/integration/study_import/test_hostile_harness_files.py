@@ -33,7 +33,7 @@ VALUES = [
     {},
     {"a": {}},
 ]
-CHANGES = 60  # For each file.
+CHANGES = 60  # For the files of one name, which a format may have once for each run.
 
 
 def list_places(value, path=()):
@@ -54,12 +54,12 @@ def change_value(document, path, value):
         target[path[-1]] = value
 
 
-def write_changed_copies(file, chance):
+def write_changed_copies(file, chance, changes):
     """Yield after each change of one value in the file. A file of lines is changed in one of its first lines."""
     original = file.read_text()
     is_lines = file.suffix == ".jsonl"
     lines = original.splitlines() if is_lines else [original]
-    for _ in range(CHANGES):
+    for _ in range(changes):
         number = chance.randrange(min(len(lines), 4))
         document = json.loads(lines[number])
         path = chance.choice(list(list_places(document)))
@@ -133,8 +133,10 @@ def test_a_value_of_another_type_is_read_or_refused_with_a_sentence(name, tmp_pa
     copy_samples(name, tmp_path)
     read_whole(tmp_path)
     chance, refused = random.Random(3), 0
-    for file in sorted(file for file in tmp_path.rglob("*.json*") if file.is_file()):
-        for change in write_changed_copies(file, chance):
+    files = sorted(file for file in tmp_path.rglob("*.json*") if file.is_file())
+    same_names = Counter(file.name for file in files)
+    for file in files:
+        for change in write_changed_copies(file, chance, CHANGES // same_names[file.name]):
             try:
                 read_whole(tmp_path)
             except StudyError:
