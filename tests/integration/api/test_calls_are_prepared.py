@@ -28,6 +28,7 @@ from runs_app.models.tokens import REVOKED_CHANNEL
 from runs_app.planning.work import get_or_create_external_run
 from tests import factories
 from tests.factories.engine import expire_leases
+from tests.factories.people import make_team
 from tests.factories.tokens import make_token
 from tests.integration.api.test_calls_are_admitted_in_groups import run_in_loop
 
@@ -37,11 +38,11 @@ FREE = CallFailure(ErrorClass.BAD_REQUEST, "no such model", http_status=400)
 
 
 @pytest.fixture
-def experiment(team):
+def experiment(db):
     endpoint = factories.make_endpoint("shop", max_concurrency=40, adaptive=False)
     model = factories.make_model("small", endpoint=endpoint, input_price=Decimal(1), output_price=Decimal(1))
     return factories.make_experiment(
-        "agents", owner=team.owner, models=[model], max_usd=Decimal("0.1"), max_concurrency=40
+        "agents", owner=make_team().owner, models=[model], max_usd=Decimal("0.1"), max_concurrency=40
     )
 
 
