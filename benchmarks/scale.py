@@ -26,7 +26,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -173,6 +173,7 @@ def fill(trials: int) -> None:
         print(f"{slug}: {time.perf_counter() - start:.1f} s", flush=True)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
+    store_results(Experiment.objects.filter(slug__startswith="stored-").order_by("pk"))
 
 
 def _store_experiment(slug: str, dataset: Any, items: int, samples: int, number: int) -> None:
@@ -347,6 +348,8 @@ def visit_page(address: str, visits: int) -> dict[str, float]:
     from django.test import Client
     from django.test.utils import CaptureQueriesContext
 
+    from evalsite.wsgi import Handler
+
     client = Client(headers={"host": "localhost"})
     client.force_login(get_user_model().objects.get(username="operator"))
     if address.startswith("/api/") or address == "/metrics":
@@ -359,6 +362,8 @@ def visit_page(address: str, visits: int) -> dict[str, float]:
         return 1000 * (time.perf_counter() - start)
 
     client.handler.load_middleware()  # A web process has done so before its first request.
+    connection.close()
+    Handler.warm_up_thread()
     busy, sql_busy = time.process_time(), read_server_seconds()
     first = visit()
     first_web, first_sql = 1000 * (time.process_time() - busy), 1000 * (read_server_seconds() - sql_busy)
@@ -392,6 +397,16 @@ def _make_token() -> str:
     from tests.factories.tokens import make_token
 
     return str(make_token(get_user_model().objects.get(username="operator"))[1])
+
+
+def store_results(experiments: Iterable[Any]) -> None:
+    """Store the results of these experiments, as a worker does after the last grade."""
+    from grading_app.results.leaderboard import BoardQuery
+    from grading_app.results.stored_results import get_results
+
+    for experiment in experiments:
+        get_results(BoardQuery(experiment))
+    run_requested_computations()
 
 
 def run_requested_computations() -> float:
@@ -457,6 +472,7 @@ def list_steps(measured: Measurements, options: argparse.Namespace) -> Iterator[
     )
     yield "record", lambda: drain_live(measured)
     yield "grade", lambda: measured.time("grade", lambda: grade(get_live(), scorers=["exact_match"], by="benchmark"))
+    yield "store results", lambda: measured.time("store results", lambda: store_results([get_live()]))
     yield "site pages", lambda: measure_pages(measured, "site", list_site_pages(), options)
     for group, slug in ((f"{LIVE_TRIALS:,} trials", LIVE), ("a hundredth", STORED)):
         pages = list_experiment_pages(Experiment.objects.get(slug=slug))

@@ -100,7 +100,7 @@ def _build_database_settings() -> dict[str, Any]:
         "PASSWORD": parameters.pop("password", "") or "",
         "HOST": parameters.pop("host", ""),
         "PORT": parameters.pop("port", ""),
-        "CONN_MAX_AGE": 60,
+        "CONN_MAX_AGE": 3600,  # A new connection reads the catalogue again.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "application_name": "evalsite",

@@ -13,6 +13,8 @@ from grading_app.grading.retention import remove_raw_responses
 from grading_app.grading.scoring import grade
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
+from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.stored_results import get_results
 from grading_app.study_import.import_jobs import run_import
 from grading_app.study_import.stored_rows import perform_move
 from runs_app.grading_interface import GRADE
@@ -36,6 +38,8 @@ def grade_experiment(
     ask_judges(experiment, by=by)
     if not (all(rule.is_complete for rule in report) and all(one.is_complete for one in verdicts)):
         async_task(GRADE, pk, scorers, by)
+    elif not experiment.runs.expecting_answers().exists():
+        get_results(BoardQuery(experiment))  # Stored now, so that no first reader waits for them.
     graded = {rule.grade_condition_id: rule.graded for rule in report}
     return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
 

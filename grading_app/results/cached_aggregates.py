@@ -191,6 +191,18 @@ def get_aggregates_across(
     return [cached[key] for key in keys]
 
 
+def find_fresh(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> ValueT | None:
+    """Return the value of a query if it is stored for the rows as they are, else None. Nothing is computed."""
+    key, fingerprint = aggregate.key(query), aggregate.fingerprint(query)
+    value: ValueT | None = cache.get(_make_cache_key(key, fingerprint))
+    if value is None:
+        row = _load_rows(aggregate, {key: experiment_id}, [key]).get(key)
+        if row is not None and row.computed_at and row.fingerprint == fingerprint:
+            value = _make_adapter(aggregate).validate_python(row.value)
+            cache.set(_make_cache_key(key, fingerprint), value, CACHE_SECONDS)
+    return value
+
+
 def _keep(
     aggregate: Aggregate[QueryT, ValueT],
     queries: Mapping[str, QueryT],

@@ -22,7 +22,7 @@ from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.number_format import format_count
 from grading_app.models import BlindReading, CachedAggregate, GradeCondition, StoredRows
-from grading_app.results.cached_aggregates import MAX_ANSWERS_PER_REQUEST
+from grading_app.results.cached_aggregates import MAX_ANSWERS_PER_REQUEST, fingerprint_many_results
 from grading_app.results.closeness import ConditionCloseness, estimate_closeness, load_norms_of_many
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
 from grading_app.results.scores import (
@@ -134,6 +134,13 @@ def load_headlines(experiments: Sequence[Any], user: Any) -> dict[int, Headline]
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
+    if missing:
+        stored_headlines = _load_stored_headlines([one for one in experiments if one.pk in missing], only_fresh=True)
+        cache.set_many(
+            {name: stored_headlines[pk] for name, pk in names.items() if pk in stored_headlines}, CACHE_SECONDS
+        )
+        headlines |= stored_headlines
+        missing = [pk for pk in missing if pk not in stored_headlines]
     small: list[int] = []
     answers = 0
     for pk in missing:
@@ -221,10 +228,15 @@ def _choose_headline(
     )
 
 
-def _load_stored_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
-    """Return headlines from the stored results over all waves that have no baseline."""
+def _load_stored_headlines(experiments: Sequence[Any], *, only_fresh: bool = False) -> dict[int, Headline]:
+    """Return headlines from the stored results over all waves that have no baseline.
+
+    only_fresh: leave out those whose answers or grades have changed since.
+    """
     keys = {RESULTS.key(BoardQuery(experiment)): experiment.pk for experiment in experiments}
     rows = CachedAggregate.objects.filter(experiment__in=keys.values(), key__in=keys, computed_at__isnull=False)
+    if only_fresh:
+        rows = rows.filter(fingerprint__in=fingerprint_many_results(experiments).values())
     headlines = {}
     for key, content in rows.values_list("key", "value__board"):
         board = TypeAdapter(Leaderboard).validate_python(content)

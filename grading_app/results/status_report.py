@@ -13,10 +13,10 @@ from django.db.models import Count, Q
 from evalsite.lib.text.hashing import hash_content
 from grading_app.grading.judging.verdict_reader import count_unread_verdicts
 from grading_app.models import GradeCondition, Grading
-from grading_app.results.cached_aggregates import has_many_answers
+from grading_app.results.cached_aggregates import find_fresh, has_many_answers
 from grading_app.results.frames import CACHE_SECONDS, estimate_conditions
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.stored_results import get_results
+from grading_app.results.stored_results import RESULTS, get_results
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.models.totals import STATUSES, Totals
@@ -57,7 +57,8 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
         scores = estimate_conditions(experiment, stored.value.scores) if stored.value else []
         notes = [] if stored.is_fresh and stored.value else [OLDER_SCORES]
     elif not runs_a_plan:
-        scores = estimate_conditions(experiment)
+        fresh = find_fresh(RESULTS, experiment.pk, BoardQuery(experiment)) if reads_stored else None
+        scores = estimate_conditions(experiment, fresh.scores if fresh else None)
     projection = project_cost(runs, experiment.max_usd)
     return {
         "experiment": experiment.slug,

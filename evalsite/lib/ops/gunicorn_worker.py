@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,8 @@ from evalsite.lib.ops.web_connections import (
     find_header,
 )
 
+WARM_THREADS = 4  # The pool uses them first. Each has a connection, which takes a few megabytes of the server.
+WARM_UP_S = 0.5  # How long a prepared thread waits for the others.
 UPLOAD_THREADS = 8  # Number of threads that read large bodies.
 MAX_CONNECTIONS = 500  # A further connection closes the connection that has waited longest.
 REFUSALS = {
@@ -54,9 +57,21 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
     def run(self) -> None:
         if self.gateway is not None:
             self.poller.register(self.gateway, selectors.EVENT_READ, self._take_back)
-        if warm_up := getattr(self.wsgi, "warm_up", None):
-            threading.Thread(target=warm_up, daemon=True, name="warm-up").start()
+        if hasattr(self.wsgi, "warm_up"):
+            threading.Thread(target=self._warm_up, daemon=True, name="warm-up").start()
         super().run()
+
+    def _warm_up(self) -> None:
+        """Prepare the process, then some threads of pages. The pool starts a thread for a call if no other is idle."""
+        self.wsgi.warm_up()
+        barrier = threading.Barrier(WARM_THREADS)
+        for _ in range(WARM_THREADS):
+            self.tpool.submit(self._warm_up_thread, barrier)
+
+    def _warm_up_thread(self, barrier: threading.Barrier) -> None:
+        self.wsgi.warm_up_thread()
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(timeout=WARM_UP_S)  # So that no thread is prepared twice.
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS, thread_name_prefix="page")

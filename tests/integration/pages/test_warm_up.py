@@ -3,12 +3,17 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+from django.apps import apps
+from django.db import OperationalError, connection, connections
 from gunicorn.workers.gthread import ThreadWorker
 
-from evalsite.lib.ops.gunicorn_worker import WebWorker
+from evalsite.lib.ops.gunicorn_worker import WARM_THREADS, WebWorker
+from evalsite.wsgi import Handler
 
 CODE = """
 import sys
@@ -51,8 +56,44 @@ def test_the_web_process_warms_up_beside_its_first_requests(monkeypatch):
         may_end.wait(30)
 
     worker = object.__new__(WebWorker)
-    worker.gateway, worker.wsgi = None, SimpleNamespace(warm_up=warm_up)
+    worker.gateway, worker.wsgi = None, SimpleNamespace(warm_up=warm_up, warm_up_thread=lambda: None)
+    worker.tpool = ThreadPoolExecutor(1)
     monkeypatch.setattr(ThreadWorker, "run", lambda self: None)  # The loop that serves requests.
     worker.run()  # It returns before the warm-up ends.
     assert began.wait(30)
     may_end.set()
+
+
+def test_the_first_threads_of_pages_are_each_prepared_once(monkeypatch):
+    prepared, all_prepared = [], threading.Event()
+
+    def warm_up_thread():
+        prepared.append(threading.get_ident())
+        if len(prepared) == WARM_THREADS:
+            all_prepared.set()
+
+    worker = object.__new__(WebWorker)
+    worker.gateway, worker.wsgi = None, SimpleNamespace(warm_up=lambda: None, warm_up_thread=warm_up_thread)
+    worker.tpool = ThreadPoolExecutor(16)
+    monkeypatch.setattr(ThreadWorker, "run", lambda self: None)
+    worker.run()
+    assert all_prepared.wait(30)
+    worker.tpool.shutdown()
+    assert len(set(prepared)) == len(prepared) == WARM_THREADS
+
+
+@pytest.mark.django_db
+def test_a_prepared_thread_has_a_connection_whose_server_knows_every_table(django_assert_num_queries):
+    with django_assert_num_queries(1) as queries:
+        Handler.warm_up_thread()
+    assert connection.is_usable()
+    for model in apps.get_models(include_auto_created=True):
+        assert f'"{model._meta.db_table}"' in queries[0]["sql"]
+
+
+def test_a_thread_without_a_database_starts_all_the_same(monkeypatch):
+    def fail(*_arguments, **_options):
+        raise OperationalError("the server is starting up")
+
+    monkeypatch.setattr(connections["default"], "cursor", fail)
+    Handler.warm_up_thread()

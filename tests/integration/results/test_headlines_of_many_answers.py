@@ -3,8 +3,11 @@
 import pytest
 from django.core.cache import cache
 
+from grading_app.models import CachedAggregate
 from grading_app.results import headlines
 from grading_app.results.headlines import load_headlines
+from grading_app.results.status_report import build_status_report
+from grading_app.tasks import grade_experiment
 from runs_app.models import Experiment
 from tests.factories.gradings import make_answered_experiment, make_gradings
 
@@ -29,3 +32,43 @@ def test_a_request_computes_headlines_of_a_limited_number_of_answers(monkeypatch
     rows = list(Experiment.objects.with_totals().order_by("pk"))
     assert load_headlines(rows, first.owner).keys() == {first.pk}
     assert load_headlines(rows, first.owner).keys() == {first.pk, second.pk}
+
+
+def test_results_that_are_stored_for_the_same_rows_give_the_headline_and_the_scores_of_the_status(monkeypatch):
+    experiment = make_graded("study")
+    grade_experiment(experiment.pk)  # As a worker does after the last answer.
+    with monkeypatch.context() as without_stored:
+        without_stored.setattr(headlines, "_load_stored_headlines", lambda *_found, **_options: {})
+        without_stored.setattr("grading_app.results.status_report.find_fresh", lambda *_query: None)
+        own_headline = load_headlines(list(Experiment.objects.with_totals()), experiment.owner)
+        own_report = build_status_report(experiment, reads_stored=True)
+    assert CachedAggregate.objects.filter(experiment=experiment, name="results").exists()
+
+    cache.clear()  # Another process.
+    monkeypatch.setattr(headlines, "_compute_headlines", None)
+    monkeypatch.setattr("grading_app.results.frames.load_measure_scores", None)
+    assert load_headlines(list(Experiment.objects.with_totals()), experiment.owner) == own_headline
+    assert build_status_report(experiment, reads_stored=True) == own_report
+
+
+def test_results_stored_before_a_new_grade_are_not_read(monkeypatch):
+    experiment = make_graded("study")
+    grade_experiment(experiment.pk)
+    make_gradings(experiment, "substring", lambda trial: 1.0, kind="rule")
+    cache.clear()
+    computed = []
+    compute = headlines._compute_headlines
+    monkeypatch.setattr(
+        headlines, "_compute_headlines", lambda found, measures: computed.extend(found) or compute(found, measures)
+    )
+    load_headlines(list(Experiment.objects.with_totals()), experiment.owner)
+    assert computed == [experiment]
+    measures = {line["measure"] for line in build_status_report(experiment, reads_stored=True)["scores"]}
+    assert len(measures) > 1
+
+
+def test_a_worker_stores_no_results_while_answers_are_to_come():
+    experiment = make_graded("study")
+    experiment.runs.update(n_pending=1)
+    grade_experiment(experiment.pk)
+    assert not CachedAggregate.objects.filter(experiment=experiment, name="results").exists()
