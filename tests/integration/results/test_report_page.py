@@ -30,13 +30,14 @@ from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.studies import make_rated_study
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 HOSTILE = '</title><script>alert(1)</script> #eval("1") $x$ \\input{/etc/passwd} & _a_ @cite <img src=x onerror=y>'
 
 
-@pytest.fixture
+@shared_rows
 def study():
     return make_rated_study()
 
