@@ -7,11 +7,12 @@ from django.core.management import CommandError, call_command
 
 from grading_app.publish.export import file_formats
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     created = factories.make_experiment(samples=2)
     (run,) = factories.make_runs(created)

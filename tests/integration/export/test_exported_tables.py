@@ -17,6 +17,7 @@ from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.publish.export.parquet_writer import ParquetStream
 from runs_app.models import Trial
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -72,7 +73,7 @@ def export_parquet_rows(experiment, table="trials"):
     return pa_parquet.read_table(io.BytesIO(export_table(experiment, table, "parquet"))).to_pylist()
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     created = factories.make_experiment(samples=len(NASTY), dataset=factories.make_dataset(items=2))
     for wave in (0, 1):

@@ -20,11 +20,12 @@ from runs_app.models import Run
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.people import make_team
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def study():
     experiment = make_answered_experiment("pilot", items=4, models=("small", "large"), owner=make_team().owner)
     make_gradings(experiment, "exact_match", lambda trial: trial.item.position % 2, kind="rule")

@@ -19,6 +19,7 @@ from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_gradings
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 CATEGORIES = {"animal": 6, "object": 3, "scene": 3}
@@ -32,7 +33,7 @@ def export_rows(experiment, table, **options):
     return [json.loads(line) for line in export_table(experiment, table, **options).splitlines()]
 
 
-@pytest.fixture
+@shared_rows
 def rated():
     return make_rated()
 

@@ -26,6 +26,7 @@ from runs_app.planning.shipped_designs import create_shipped_designs
 from tests import factories
 from tests.factories.engine import build_reply
 from tests.factories.spreadsheets import write_xlsx
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-lab-0123456789"
@@ -33,11 +34,15 @@ URL = "http://127.0.0.1:8001/v1"
 LIST = [ListedModel("org/Big", {"input_price": Decimal(1), "output_price": Decimal(2)}), ListedModel("tiny", {})]
 
 
+@shared_rows
+def shipped_designs():
+    create_shipped_designs()
+
+
 @pytest.fixture(autouse=True)
-def own_folder(settings, tmp_path, monkeypatch):
+def own_folder(settings, tmp_path, monkeypatch, shipped_designs):
     settings.DATA_DIR = tmp_path
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_, **__: None)
-    create_shipped_designs()
     return tmp_path
 
 

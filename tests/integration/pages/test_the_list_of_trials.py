@@ -9,19 +9,20 @@ from django.test.utils import CaptureQueriesContext
 from runs_app.models import Run, Trial
 from runs_app.trial_list import trial_pagination
 from tests import factories
+from tests.shared_rows import shared_rows
 
 ADDRESS = "/trials/"
 
 
-@pytest.fixture
-def many(people):
+@shared_rows
+def many(people_of_file):
     """Return two experiments of sixty trials each, with keys alternating between their runs; the second is shared."""
     dataset = factories.make_dataset("many", 10)
     dimension = factories.make_dimension("valence")
     made = []
     for slug, sharing in (("mine", "private"), ("shared", "group")):
         experiment = factories.make_experiment(
-            slug, owner=people["owner"], dataset=dataset, samples=3, dimensions=[dimension], sharing=sharing,
+            slug, owner=people_of_file["owner"], dataset=dataset, samples=3, dimensions=[dimension], sharing=sharing,
             models=[factories.make_model("a"), factories.make_model("b")], status="active",
         )  # fmt: skip
         made.append((experiment, factories.make_runs(experiment)))

@@ -28,6 +28,7 @@ from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.people import make_team, make_user
 from tests.factories.tampering import disable_triggers
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -43,15 +44,15 @@ PLAN = {
 }
 
 
-@pytest.fixture
+@shared_rows
 def team():
     return make_team()
 
 
-@pytest.fixture
-def study(team):
+@shared_rows
+def study(team_of_file):
     models = [factories.make_model("small"), factories.make_model("large")]
-    return factories.make_experiment("study", owner=team.owner, models=models)
+    return factories.make_experiment("study", owner=team_of_file.owner, models=models)
 
 
 @pytest.fixture
