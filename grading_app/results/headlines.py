@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from django.core.cache import cache
@@ -228,6 +229,11 @@ def _choose_headline(
     )
 
 
+@lru_cache(maxsize=1)
+def _make_board_adapter() -> TypeAdapter[Leaderboard]:
+    return TypeAdapter(Leaderboard)
+
+
 def _load_stored_headlines(experiments: Sequence[Any], *, only_fresh: bool = False) -> dict[int, Headline]:
     """Return headlines from the stored results over all waves that have no baseline.
 
@@ -239,7 +245,7 @@ def _load_stored_headlines(experiments: Sequence[Any], *, only_fresh: bool = Fal
         rows = rows.filter(fingerprint__in=fingerprint_many_results(experiments).values())
     headlines = {}
     for key, content in rows.values_list("key", "value__board"):
-        board = TypeAdapter(Leaderboard).validate_python(content)
+        board = _make_board_adapter().validate_python(content)
         if not board.measures:
             continue
         measure = (board.rated_with_norms or board.measures)[0]
