@@ -10,11 +10,12 @@ from django.core.management import CommandError, call_command
 from tests import factories
 from tests.factories import gradings
 from tests.factories.judges import make_grader
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     made = factories.make_experiment(
         dataset=factories.make_dataset(items=6),

@@ -26,6 +26,7 @@ from tests.factories.gradings import (
     make_gradings,
     make_scale_rubric,
 )
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 SEVEN = Scale(1, 7)
@@ -36,7 +37,7 @@ def empty_cache():
     cache.clear()
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     created = make_answered_experiment(items=4)
     rubric = make_scale_rubric()

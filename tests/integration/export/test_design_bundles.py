@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from django.test import override_settings
 
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
@@ -82,16 +83,22 @@ def write(tmp_path, name="pilot"):
     return tmp_path / "design.zip"
 
 
-@pytest.fixture
-def foreign_bundle(tmp_path, settings):
-    """Return a bundle of another site. Its rows no longer exist here."""
-    with transaction.atomic():
+@pytest.fixture(scope="module")
+def bundle_of_another_site(django_db_setup, django_db_blocker, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("other_site")
+    with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=folder / "media"), transaction.atomic():
         make_design()
-        path = write(tmp_path)
+        path = write(folder)
         transaction.set_rollback(True)
-    shutil.rmtree(settings.MEDIA_ROOT, ignore_errors=True)
-    assert not Dataset.objects.exists()
+    shutil.rmtree(folder / "media", ignore_errors=True)
     return path
+
+
+@pytest.fixture
+def foreign_bundle(bundle_of_another_site, tmp_path):
+    """Return a bundle of another site. Its rows no longer exist here."""
+    assert not Dataset.objects.exists()
+    return Path(shutil.copy(bundle_of_another_site, tmp_path))
 
 
 def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(foreign_bundle, owner):

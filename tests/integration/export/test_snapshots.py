@@ -19,11 +19,12 @@ from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.tasks import snapshot_experiment
 from runs_app.models import Attempt, Run, Trial
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     dataset = factories.make_dataset(items=3, source="Written here", licence="CC-BY-4.0")
     created = factories.make_experiment(dataset=dataset, samples=2)

@@ -17,12 +17,13 @@ from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.models import Experiment
 from runs_app.planning.spec_io import to_yaml
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 PATTERN = r"ANSWER: (\d+)"
 
 
-@pytest.fixture
+@shared_rows
 def answered_experiment():
     experiment = factories.make_experiment(scorers=[{"name": "regex", "pattern": PATTERN}])
     (run,) = factories.make_runs(experiment, status="done")

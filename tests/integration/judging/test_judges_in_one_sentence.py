@@ -14,6 +14,7 @@ from grading_app.results.raters.judge_checks import JUDGE_CHECKS, check_judges
 from tests import factories
 from tests.factories.gradings import list_generated_trials, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.judges import make_grader
+from tests.shared_rows import shared_rows
 
 ITEMS = 24
 
@@ -32,8 +33,8 @@ def judged(trial):
     return right(trial)
 
 
-@pytest.fixture
-def experiment(db):
+@shared_rows
+def experiment():
     return make_answered_experiment(items=ITEMS, models=("gpt-large", "llama-small"))
 
 

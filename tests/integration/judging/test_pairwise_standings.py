@@ -12,13 +12,14 @@ from grading_app.statistics.bradley_terry import Comparison, Comparisons, bradle
 from runs_app.models import Trial
 from runs_app.models.conditions import make_condition_labels
 from tests.factories.gradings import make_answered_experiment
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 MODELS = ("small", "middle", "large")
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     return make_answered_experiment("pilot", items=8, models=MODELS, samples=2)
 

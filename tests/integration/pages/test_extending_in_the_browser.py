@@ -8,14 +8,15 @@ from django.urls import reverse
 from runs_app import run_control
 from runs_app.models import Experiment, Manifest, Run, Trial
 from tests import factories
+from tests.shared_rows import shared_rows
 
 
-@pytest.fixture
-def launched_experiment(people):
+@shared_rows
+def launched_experiment(people_of_file):
     experiment = factories.make_experiment(
-        "grows", owner=people["owner"], models=[factories.make_model("small", max_output_tokens=100)], samples=2
+        "grows", owner=people_of_file["owner"], models=[factories.make_model("small", max_output_tokens=100)], samples=2
     )
-    run_control.launch(experiment, by=people["owner"])
+    run_control.launch(experiment, by=people_of_file["owner"])
     return experiment
 
 

@@ -9,10 +9,11 @@ from django.test.utils import CaptureQueriesContext
 from evalsite.lib import permissions
 from evalsite.views import search_site
 from tests import factories
+from tests.shared_rows import shared_rows
 
 
-@pytest.fixture
-def experiment(db):
+@shared_rows
+def experiment():
     items = [
         {"key": "geo-01", "input": "Which river flows through Budapest?", "target": "Danube"},
         {"key": "geo-02", "input": "Which sea is the saltiest?", "target": "Dead Sea"},

@@ -28,6 +28,7 @@ from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.studies import make_whole_study
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +40,7 @@ def replace_drawings(monkeypatch):
     monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
 
 
-@pytest.fixture
+@shared_rows
 def study():
     owner = factories.make_user(OWNER, permissions.RESEARCHER)
     dimensions = [factories.make_dimension("valence")]

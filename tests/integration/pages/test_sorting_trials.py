@@ -12,16 +12,17 @@ from runs_app.models.annotations import annotate
 from runs_app.trial_list import trial_order, trial_pagination
 from tests import factories
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 ADDRESS = "/trials/"
 
 
-@pytest.fixture
-def sums(people):
+@shared_rows
+def sums(people_of_file):
     """Return two conditions on six items with two samples: ratings repeat, one trial failed, costs differ."""
     experiment = factories.make_experiment(
-        "sums", owner=people["owner"], dataset=factories.make_dataset("sums", 6), samples=2, scorers=["numeric"],
-        models=[factories.make_model("a"), factories.make_model("b")], status="active",
+        "sums", owner=people_of_file["owner"], dataset=factories.make_dataset("sums", 6), samples=2,
+        scorers=["numeric"], models=[factories.make_model("a"), factories.make_model("b")], status="active",
     )  # fmt: skip
     for number, run in enumerate(factories.make_runs(experiment, status="done")):
         factories.plan_trials(run, answer=lambda item, _, index, number=number: make_outcome(item, index, number))

@@ -1,6 +1,5 @@
 """The page of a trial shows other answers to its item and leads to its item, prompt, sampler and run."""
 
-import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -8,13 +7,14 @@ from django.urls import reverse
 from grading_app.grading.scoring import grade
 from tests import factories
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 
-@pytest.fixture
-def answered(people):
+@shared_rows
+def answered(people_of_file):
     models = [factories.make_model("first"), factories.make_model("second")]
     experiment = factories.make_experiment(
-        "sums", owner=people["owner"], models=models, samples=3, scorers=["numeric"], status="active",
+        "sums", owner=people_of_file["owner"], models=models, samples=3, scorers=["numeric"], status="active",
         dataset=factories.make_dataset("sums", 2),
     )  # fmt: skip
     for run in factories.make_runs(experiment, status="done"):

@@ -11,6 +11,7 @@ from runs_app.planning.cost_estimate import estimate
 from tests.factories.drafts import make_draft_dimension, make_draft_experiment, make_questions
 from tests.factories.tampering import disable_triggers
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +27,7 @@ def make_equal_design(slug, cached, **fields):
     )
 
 
-@pytest.fixture
+@shared_rows
 def cached():
     """An experiment with three done trials, whose answers are cached."""
     experiment = make_draft_experiment("known", samples=1)

@@ -21,11 +21,12 @@ from tests.factories.drafts import (
     make_questions,
     make_rehearsal_model,
 )
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def rated():
     """An experiment with three items, rated on one dimension, all done and paid."""
     prompt = make_question_prompt("rate", RATING, answer_format="rating")

@@ -15,6 +15,7 @@ from tests.integration.rating.blinding import (
     parse_rating_page,
     rate_whole_session,
 )
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 ITEMS = 8
@@ -37,8 +38,8 @@ def make_items_with_secrets():
     ]
 
 
-@pytest.fixture
-def study(db):
+@shared_rows
+def study():
     """Return a study of images with norms and model answers, and another rater who has finished."""
     dataset = factories.make_dataset("slugged-set", make_items_with_secrets(), description="describable")
     dimension = factories.make_dimension(

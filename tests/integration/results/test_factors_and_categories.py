@@ -17,12 +17,13 @@ from grading_app.results.figures.analysis import make_figures
 from grading_app.results.scope import ScopeForm
 from tests import factories
 from tests.factories.gradings import make_gradings
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 ALL = (build_descriptive_tables, build_factor_tables, build_category_tables, build_norm_tables)
 
 
-@pytest.fixture
+@shared_rows
 def crossed():
     """Return two models x two prompts on 24 items of two categories: `large` is two points higher on even items."""
     items = [

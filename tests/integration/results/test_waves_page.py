@@ -19,6 +19,7 @@ from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +43,7 @@ def observe(experiment, number, right, *, order=(0, 1), **fields):
         )
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     """Return two waves, graded 0 or 1 by a rule. The second wave was served by another model and scored worse."""
     created = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=6))
