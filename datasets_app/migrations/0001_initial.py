@@ -5,6 +5,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.text
 from django.conf import settings
+import evalsite.lib.constraints
 from django.db import migrations, models
 
 from evalsite.lib.migration_operations import ModelCreation
@@ -33,9 +34,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="datasets_app_asset_numbers_in_range",
                     ),
@@ -123,11 +126,15 @@ class Migration(ModelCreation):
                 "permissions": [("approve_dataset", "Can approve and archive datasets")],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="datasets_app_dataset_numbers_in_range",
                     ),
@@ -219,11 +226,8 @@ class Migration(ModelCreation):
                 "ordering": ["dimension"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("mean__gte", -1000000000000.0),
-                            ("mean__lte", 1000000000000.0),
-                            ("sd__gte", 0),
-                            ("sd__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            mean=(-1000000000000.0, 1000000000000.0), sd=(0, 1000000000000.0)
                         ),
                         name="datasets_app_norm_numbers_in_range",
                     ),
@@ -260,9 +264,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="datasets_app_parametricspace_numbers_in_range",
                     )
@@ -293,7 +299,27 @@ class Migration(ModelCreation):
             options={
                 'ordering': ['-pk'],
                 'indexes': [models.Index(fields=['subject', '-id'], name='backgroundjob_of_subject')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('subject',), name='backgroundjob_one_open'), models.CheckConstraint(condition=models.Q(('ended_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('ended_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('requested_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('requested_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('saving_since__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('saving_since__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('started_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('started_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc))), name='datasets_app_backgroundjob_numbers_in_range')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('subject',), name='backgroundjob_one_open'), models.CheckConstraint(
+                    condition=evalsite.lib.constraints.AllInRange(
+                        ended_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                        requested_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                        saving_since=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                        started_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                    ),
+                    name="datasets_app_backgroundjob_numbers_in_range",
+                )],
             },
         ),
     ]

@@ -24,6 +24,36 @@ SIGNED: Range = (None, None)
 NUMBERS = (models.IntegerField, models.FloatField, models.DecimalField, models.DateField)
 
 
+class AllInRange(models.Func):
+    """The condition that each of these columns is empty or within its range.
+
+    It compares the least and the greatest of all columns of one type with a limit that they share. PostgreSQL parses
+    the CHECK constraints of a table in each statement that writes rows, so they are short. LEAST and GREATEST leave out
+    empty columns.
+    """
+
+    output_field = models.BooleanField()
+
+    def __init__(self, **ranges: Range) -> None:
+        super().__init__(*ranges)
+        self.ranges = ranges
+
+    def as_sql(self, compiler: Any, connection: Any, *_: Any, **__: Any) -> tuple[str, tuple[Any, ...]]:
+        """Return the SQL. Limits are literals of no type, because a cast is longer than the limit itself."""
+        groups: dict[tuple[str, str, str, str], list[str]] = {}
+        for column, (low, high) in zip(self.get_source_expressions(), self.ranges.values(), strict=True):
+            sql, _params = compiler.compile(column)
+            kind = column.output_field.db_type(connection).partition("(")[0]
+            for function, sign, limit in (("LEAST", ">=", low), ("GREATEST", "<=", high)):
+                if limit is not None:
+                    groups.setdefault((function, sign, kind, str(limit)), []).append(sql)
+        parts = [
+            f"{function}({', '.join(columns)}) {sign} %s" if len(columns) > 1 else f"{columns[0]} {sign} %s"
+            for (function, sign, *_), columns in groups.items()
+        ]
+        return f"({' AND '.join(parts)})", tuple(limit for *_, limit in groups)
+
+
 class NumbersConstraint(models.CheckConstraint):
     """A CHECK over the ranges of a model's columns. Migrations contain it as a plain CheckConstraint."""
 
@@ -31,13 +61,7 @@ class NumbersConstraint(models.CheckConstraint):
 
     @classmethod
     def of(cls, ranges: Mapping[str, Range], name: str) -> NumbersConstraint:
-        limits = {
-            f"{column}__{lookup}": limit
-            for column, pair in ranges.items()
-            for lookup, limit in zip(("gte", "lte"), pair, strict=True)
-            if limit is not None
-        }
-        constraint = cls(condition=models.Q(**limits), name=name)
+        constraint = cls(condition=AllInRange(**dict(sorted(ranges.items()))), name=name)  # In the order of migrations.
         constraint.ranges = ranges
         return constraint
 
@@ -121,6 +145,8 @@ def find_range(model: type[models.Model], column: models.Field[Any, Any]) -> Ran
     """Return the range that the database allows in a column: that of its constraints, or of its type."""
     low, high = (0, None) if isinstance(column, models.fields.PositiveIntegerRelDbTypeMixin) else SIGNED
     for constraint in model._meta.constraints:
+        if isinstance(constraint, NumbersConstraint) and column.attname in constraint.ranges:
+            return constraint.ranges[column.attname]
         condition = getattr(constraint, "condition", None)
         if isinstance(condition, models.Q) and condition.connector == models.Q.AND and not condition.negated:
             limits: dict[str, Any] = dict(child for child in condition.children if isinstance(child, tuple))

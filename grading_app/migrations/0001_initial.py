@@ -4,6 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 import grading_app.models.rating
 from django.conf import settings
+import evalsite.lib.constraints
 from django.db import migrations, models
 
 from evalsite.lib.migration_operations import ModelCreation
@@ -56,15 +57,20 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("computed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("computed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("duration_s__gte", -1000000000000.0),
-                            ("duration_s__lte", 1000000000000.0),
-                            ("ended_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("ended_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("requested_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("requested_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            computed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            duration_s=(-1000000000000.0, 1000000000000.0),
+                            ended_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            requested_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_cachedaggregate_numbers_in_range",
                     ),
@@ -91,9 +97,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("changed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("changed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            changed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_reportchoices_numbers_in_range",
                     )
@@ -188,15 +196,17 @@ class Migration(ModelCreation):
                 "abstract": False,
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("scale_max__gte", -1000000000000.0),
-                            ("scale_max__lte", 1000000000000.0),
-                            ("scale_min__gte", -1000000000000.0),
-                            ("scale_min__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            scale_max=(-1000000000000.0, 1000000000000.0),
+                            scale_min=(-1000000000000.0, 1000000000000.0),
                         ),
                         name="grading_app_rubric_numbers_in_range",
                     ),
@@ -329,11 +339,15 @@ class Migration(ModelCreation):
                 "verbose_name": "judge",
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("archived_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("archived_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            archived_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_grader_numbers_in_range",
                     ),
@@ -398,9 +412,11 @@ class Migration(ModelCreation):
                 "ordering": ["name"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_panel_numbers_in_range",
                     ),
@@ -600,9 +616,11 @@ class Migration(ModelCreation):
                 "ordering": ["-created_at", "name"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_ratingqueue_numbers_in_range",
                     ),
@@ -689,15 +707,23 @@ class Migration(ModelCreation):
                 "ordering": ["number"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("excluded_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("excluded_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            excluded_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            finished_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_raterassignment_numbers_in_range",
                     ),
@@ -798,9 +824,11 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_gradecondition_numbers_in_range",
                     ),
@@ -848,11 +876,12 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("score__gte", -1000000000000.0),
-                            ("score__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            score=(-1000000000000.0, 1000000000000.0),
                         ),
                         name="grading_app_adjudication_numbers_in_range",
                     )
@@ -922,11 +951,12 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("score__gte", -1000000000000.0),
-                            ("score__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            score=(-1000000000000.0, 1000000000000.0),
                         ),
                         name="grading_app_grading_numbers_in_range",
                     ),
@@ -1003,9 +1033,11 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_preference_numbers_in_range",
                     ),
@@ -1103,13 +1135,13 @@ class Migration(ModelCreation):
                 "ordering": ["assignment", "position"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("rated_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("rated_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("seconds__gte", 0),
-                            ("seconds__lte", 1000000000000.0),
-                            ("value__gte", -1000000000000.0),
-                            ("value__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            rated_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            seconds=(0, 1000000000000.0),
+                            value=(-1000000000000.0, 1000000000000.0),
                         ),
                         name="grading_app_rating_numbers_in_range",
                     ),
@@ -1173,13 +1205,19 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("used_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("used_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            expires_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            used_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_raterinvitation_numbers_in_range",
                     )
@@ -1283,13 +1321,19 @@ class Migration(ModelCreation):
                 "ordering": ["-pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("revoked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("revoked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            expires_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            revoked_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_sharelink_numbers_in_range",
                     ),
@@ -1323,10 +1367,12 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("size__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            size=(0, None),
                         ),
                         name="grading_app_storedrows_numbers_in_range",
                     )
@@ -1368,10 +1414,12 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("size__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            size=(0, None),
                         ),
                         name="grading_app_snapshot_numbers_in_range",
                     )
@@ -1412,11 +1460,8 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("minus_range__gte", -1000000000000.0),
-                            ("minus_range__lte", 1000000000000.0),
-                            ("minus_variance__gte", -1e24),
-                            ("minus_variance__lte", 1e24),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            minus_range=(-1000000000000.0, 1000000000000.0), minus_variance=(-1e24, 1e24)
                         ),
                         name="grading_app_storeddisagreement_numbers_in_range",
                     )
@@ -1471,9 +1516,11 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("superseded_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("superseded_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            superseded_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="grading_app_supersededverdict_numbers_in_range",
                     )
@@ -1507,11 +1554,15 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("revealed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("revealed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            revealed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="grading_app_blindreading_numbers_in_range",
                     ),

@@ -5,6 +5,7 @@ import django.db.models.deletion
 import django.db.models.functions.text
 import django.db.models.lookups
 import django.utils.timezone
+import evalsite.lib.constraints
 import runs_app.models.bounded
 import runs_app.models.endpoints
 import runs_app.models.notifications
@@ -53,18 +54,23 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("in_flight__gte", 0),
-                            ("per_minute__gte", -1000000000000.0),
-                            ("per_minute__lte", 1000000000000.0),
-                            ("pid__gte", 0),
-                            ("recorded__gte", 0),
-                            ("seen_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("seen_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("stopped_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("stopped_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            in_flight=(0, None),
+                            per_minute=(-1000000000000.0, 1000000000000.0),
+                            pid=(0, None),
+                            recorded=(0, None),
+                            seen_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            stopped_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_worker_numbers_in_range",
                     )
@@ -145,11 +151,15 @@ class Migration(ModelCreation):
                 "abstract": False,
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_dimension_numbers_in_range",
                     ),
@@ -394,19 +404,19 @@ class Migration(ModelCreation):
                 "ordering": ["name"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("in_batches__gte", 0),
-                            ("in_flight__gte", 0),
-                            ("paused_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("paused_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            (
-                                "route_changed_at__gte",
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
                                 datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
-                            (
-                                "route_changed_at__lte",
+                            in_batches=(0, None),
+                            in_flight=(0, None),
+                            paused_until=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            route_changed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
                                 datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
                         ),
@@ -510,13 +520,14 @@ class Migration(ModelCreation):
                 "ordering": ["at"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("answered__gte", 0),
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("concurrency__gte", -1000000000000.0),
-                            ("concurrency__lte", 1000000000000.0),
-                            ("overloaded__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            answered=(0, None),
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            concurrency=(-1000000000000.0, 1000000000000.0),
+                            overloaded=(0, None),
                         ),
                         name="runs_app_endpointtick_numbers_in_range",
                     ),
@@ -668,23 +679,14 @@ class Migration(ModelCreation):
                 "ordering": ["name"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("price_date__gte", datetime.date(1970, 1, 1)),
-                            ("price_date__lte", datetime.date(9998, 12, 31)),
-                            (
-                                "route_changed_at__gte",
+                        condition=evalsite.lib.constraints.AllInRange(
+                            price_date=(datetime.date(1970, 1, 1), datetime.date(9998, 12, 31)),
+                            route_changed_at=(
                                 datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
-                            ),
-                            (
-                                "route_changed_at__lte",
                                 datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
-                            (
-                                "schema_refused_at__gte",
+                            schema_refused_at=(
                                 datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
-                            ),
-                            (
-                                "schema_refused_at__lte",
                                 datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
                         ),
@@ -800,11 +802,15 @@ class Migration(ModelCreation):
                 "abstract": False,
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_prompt_numbers_in_range",
                     ),
@@ -908,11 +914,15 @@ class Migration(ModelCreation):
                 "abstract": False,
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_sampler_numbers_in_range",
                     ),
@@ -1190,13 +1200,13 @@ class Migration(ModelCreation):
                 "ordering": ["-created_at", "-pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("reserved_usd__gte", 0),
-                            ("reserved_usd__lte", Decimal("99999999.99999999")),
-                            ("spent_usd__gte", 0),
-                            ("spent_usd__lte", Decimal("99999999.99999999")),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            reserved_usd=(0, Decimal("99999999.99999999")),
+                            spent_usd=(0, Decimal("99999999.99999999")),
                         ),
                         name="runs_app_experiment_numbers_in_range",
                     ),
@@ -1261,47 +1271,18 @@ class Migration(ModelCreation):
                         name="experiment_confirm_above_usd_in_range",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(
-                                models.Q(("adaptive__round__gte", 1), ("adaptive__round__lte", 10000)),
-                                ("adaptive__round__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__max__gte", 1), ("adaptive__max__lte", 1000000)),
-                                ("adaptive__max__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__targetci__gte", 0), ("adaptive__targetci__lte", 1000000)),
-                                ("adaptive__targetci__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__targetciht__gte", 0), ("adaptive__targetciht__lte", 1000000)),
-                                ("adaptive__targetciht__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__minci__gte", 0), ("adaptive__minci__lte", 1000000)),
-                                ("adaptive__minci__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__abortht__gte", 0), ("adaptive__abortht__lte", 1)),
-                                ("adaptive__abortht__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__backoffht__gte", 0), ("adaptive__backoffht__lte", 1)),
-                                ("adaptive__backoffht__isnull", True),
-                                _connector="OR",
-                            ),
-                            models.Q(
-                                models.Q(("adaptive__confidence__gte", 0.5), ("adaptive__confidence__lte", 0.999)),
-                                ("adaptive__confidence__isnull", True),
-                                _connector="OR",
-                            ),
+                        condition=runs_app.models.bounded.MembersInRange(
+                            "adaptive",
+                            members={
+                                "abortht": (0, 1),
+                                "backoffht": (0, 1),
+                                "confidence": (0.5, 0.999),
+                                "max": (1, 1000000),
+                                "minci": (0, 1000000),
+                                "round": (1, 10000),
+                                "targetci": (0, 1000000),
+                                "targetciht": (0, 1000000),
+                            },
                         ),
                         name="experiment_adaptive_in_range",
                         violation_error_message="adaptive has a number outside its range.",
@@ -1360,15 +1341,15 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("attempts__gte", 0),
-                            ("deleted_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("deleted_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("kept_usd__gte", 0),
-                            ("kept_usd__lte", Decimal("99999999.99999999")),
-                            ("spent_usd__gte", 0),
-                            ("spent_usd__lte", Decimal("99999999.99999999")),
-                            ("trials__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            attempts=(0, None),
+                            deleted_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            kept_usd=(0, Decimal("99999999.99999999")),
+                            spent_usd=(0, Decimal("99999999.99999999")),
+                            trials=(0, None),
                         ),
                         name="runs_app_deletedrun_numbers_in_range",
                     ),
@@ -1404,9 +1385,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_manifest_numbers_in_range",
                     )
@@ -1443,9 +1426,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("frozen_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("frozen_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            frozen_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_preregistration_numbers_in_range",
                     )
@@ -1578,31 +1563,34 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("asked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("asked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("cache_read_tokens__gte", 0),
-                            ("cache_write_tokens__gte", 0),
-                            ("cost_usd__gte", 0),
-                            ("cost_usd__lte", Decimal("999999.99999999")),
-                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("http_status__gte", 0),
-                            ("http_status__lte", 999),
-                            ("input_tokens__gte", 0),
-                            ("kept_usd__gte", 0),
-                            ("kept_usd__lte", Decimal("999999.99999999")),
-                            ("latency_ms__gte", 0),
-                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("list_usd__gte", 0),
-                            ("list_usd__lte", Decimal("999999.99999999")),
-                            ("output_tokens__gte", 0),
-                            ("reasoning_tokens__gte", 0),
-                            ("reserved_usd__gte", 0),
-                            ("reserved_usd__lte", Decimal("999999.99999999")),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            asked_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            cache_read_tokens=(0, None),
+                            cache_write_tokens=(0, None),
+                            cost_usd=(0, Decimal("999999.99999999")),
+                            finished_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            http_status=(0, 999),
+                            input_tokens=(0, None),
+                            kept_usd=(0, Decimal("999999.99999999")),
+                            latency_ms=(0, None),
+                            lease_until=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            list_usd=(0, Decimal("999999.99999999")),
+                            output_tokens=(0, None),
+                            reasoning_tokens=(0, None),
+                            reserved_usd=(0, Decimal("999999.99999999")),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_preflight_numbers_in_range",
                     ),
@@ -1669,9 +1657,11 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_condition_numbers_in_range",
                     ),
@@ -1751,11 +1741,15 @@ class Migration(ModelCreation):
                 "abstract": False,
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            approved_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_textset_numbers_in_range",
                     ),
@@ -1794,9 +1788,11 @@ class Migration(ModelCreation):
                 "ordering": ["number"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_wave_numbers_in_range",
                     ),
@@ -1941,30 +1937,34 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("attempts_before__gte", 0),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("input_tokens__gte", 0),
-                            ("n_attempts__gte", 0),
-                            ("n_cancelled__gte", 0),
-                            ("n_done__gte", 0),
-                            ("n_failed__gte", 0),
-                            ("n_pending__gte", 0),
-                            ("n_permanent__gte", 0),
-                            ("n_running__gte", 0),
-                            ("n_unpriced__gte", 0),
-                            ("output_tokens__gte", 0),
-                            ("permanent_before__gte", 0),
-                            ("rejections__gte", 0),
-                            ("reserve_usd__gte", 0),
-                            ("reserve_usd__lte", Decimal("999999.99999999")),
-                            ("spent_usd__gte", 0),
-                            ("spent_usd__lte", Decimal("99999999.99999999")),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            attempts_before=(0, None),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            finished_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            input_tokens=(0, None),
+                            n_attempts=(0, None),
+                            n_cancelled=(0, None),
+                            n_done=(0, None),
+                            n_failed=(0, None),
+                            n_pending=(0, None),
+                            n_permanent=(0, None),
+                            n_running=(0, None),
+                            n_unpriced=(0, None),
+                            output_tokens=(0, None),
+                            permanent_before=(0, None),
+                            rejections=(0, None),
+                            reserve_usd=(0, Decimal("999999.99999999")),
+                            spent_usd=(0, Decimal("99999999.99999999")),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_run_numbers_in_range",
                     ),
@@ -2072,17 +2072,15 @@ class Migration(ModelCreation):
                 "indexes": [models.Index(condition=models.Q(("status", "open")), fields=["run"], name="point_open")],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("decided_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("decided_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("guess_chances__gte", 0),
-                            ("guess_chances__lte", 1000000000000.0),
-                            ("half_width__gte", 0),
-                            ("half_width__lte", 1000000000000.0),
-                            ("mean__gte", -1000000000000.0),
-                            ("mean__lte", 1000000000000.0),
-                            ("spread__gte", 0),
-                            ("spread__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            decided_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            guess_chances=(0, 1000000000000.0),
+                            half_width=(0, 1000000000000.0),
+                            mean=(-1000000000000.0, 1000000000000.0),
+                            spread=(0, 1000000000000.0),
                         ),
                         name="runs_app_point_numbers_in_range",
                     ),
@@ -2168,22 +2166,18 @@ class Migration(ModelCreation):
                 "indexes": [models.Index(fields=["at"], name="ledger_at")],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("batch_saved_usd__gte", Decimal("-9999999999.99999999")),
-                            ("batch_saved_usd__lte", Decimal("9999999999.99999999")),
-                            ("cache_saved_usd__gte", Decimal("-9999999999.99999999")),
-                            ("cache_saved_usd__lte", Decimal("9999999999.99999999")),
-                            ("kept_usd__gte", Decimal("-9999999999.99999999")),
-                            ("kept_usd__lte", Decimal("9999999999.99999999")),
-                            ("list_usd__gte", Decimal("-9999999999.99999999")),
-                            ("list_usd__lte", Decimal("9999999999.99999999")),
-                            ("paid_usd__gte", Decimal("-9999999999.99999999")),
-                            ("paid_usd__lte", Decimal("9999999999.99999999")),
-                            ("reuse_saved_usd__gte", Decimal("-9999999999.99999999")),
-                            ("reuse_saved_usd__lte", Decimal("9999999999.99999999")),
-                            ("session__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            batch_saved_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            cache_saved_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            kept_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            list_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            paid_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            reuse_saved_usd=(Decimal("-9999999999.99999999"), Decimal("9999999999.99999999")),
+                            session=(0, None),
                         ),
                         name="runs_app_ledgerentry_numbers_in_range",
                     ),
@@ -2224,12 +2218,14 @@ class Migration(ModelCreation):
                 "ordering": ["at"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("attempts__gte", 0),
-                            ("done__gte", 0),
-                            ("failed__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            attempts=(0, None),
+                            done=(0, None),
+                            failed=(0, None),
                         ),
                         name="runs_app_tick_numbers_in_range",
                     ),
@@ -2477,33 +2473,40 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("attempts__gte", 0),
-                            ("cache_read_tokens__gte", 0),
-                            ("cache_write_tokens__gte", 0),
-                            ("claimed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("claimed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("completed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("completed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("cost_usd__gte", 0),
-                            ("cost_usd__lte", Decimal("999999.99999999")),
-                            ("input_tokens__gte", 0),
-                            ("latency_ms__gte", 0),
-                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("not_before__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("not_before__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("output_tokens__gte", 0),
-                            ("place__gte", 0),
-                            ("rating__gte", -1000000),
-                            ("rating__lte", 1000000),
-                            ("raw_removed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("raw_removed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("reasoning_tokens__gte", 0),
-                            ("reserved_usd__gte", 0),
-                            ("reserved_usd__lte", Decimal("999999.99999999")),
-                            ("sample_idx__gte", 0),
-                            ("yields__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            attempts=(0, None),
+                            cache_read_tokens=(0, None),
+                            cache_write_tokens=(0, None),
+                            claimed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            completed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            cost_usd=(0, Decimal("999999.99999999")),
+                            input_tokens=(0, None),
+                            latency_ms=(0, None),
+                            lease_until=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            not_before=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            output_tokens=(0, None),
+                            place=(0, None),
+                            rating=(-1000000, 1000000),
+                            raw_removed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            reasoning_tokens=(0, None),
+                            reserved_usd=(0, Decimal("999999.99999999")),
+                            sample_idx=(0, None),
+                            yields=(0, None),
                         ),
                         name="runs_app_trial_numbers_in_range",
                     ),
@@ -2574,9 +2577,11 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("edited_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("edited_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            edited_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_itemtext_numbers_in_range",
                     ),
@@ -2642,9 +2647,11 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            )
                         ),
                         name="runs_app_cachedanswer_numbers_in_range",
                     )
@@ -2713,11 +2720,15 @@ class Migration(ModelCreation):
                 "ordering": ["pk"],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("changed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("changed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            changed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_annotation_numbers_in_range",
                     ),
@@ -2902,36 +2913,46 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("discount__gte", 0),
-                            ("discount__lte", Decimal("9.999")),
-                            ("ended_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("ended_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("last_polled_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            (
-                                "last_polled_at__lte",
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
                                 datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
-                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("n_answered__gte", 0),
-                            ("n_failed__gte", 0),
-                            ("n_requests__gte", 0),
-                            ("next_poll_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("next_poll_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("reserved_usd__gte", 0),
-                            ("reserved_usd__lte", Decimal("99999999.99999999")),
-                            ("search_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("search_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("spent_usd__gte", 0),
-                            ("spent_usd__lte", Decimal("99999999.99999999")),
-                            ("submitted_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("submitted_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("tries__gte", 0),
+                            discount=(0, Decimal("9.999")),
+                            ended_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            expires_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            last_polled_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            lease_until=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            n_answered=(0, None),
+                            n_failed=(0, None),
+                            n_requests=(0, None),
+                            next_poll_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            reserved_usd=(0, Decimal("99999999.99999999")),
+                            search_until=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            spent_usd=(0, Decimal("99999999.99999999")),
+                            submitted_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            tries=(0, None),
                         ),
                         name="runs_app_providerbatch_numbers_in_range",
                     ),
@@ -3084,28 +3105,30 @@ class Migration(ModelCreation):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("cache_read_tokens__gte", 0),
-                            ("cache_write_tokens__gte", 0),
-                            ("call__gte", 0),
-                            ("cost_usd__gte", 0),
-                            ("cost_usd__lte", Decimal("999999.99999999")),
-                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("http_status__gte", 0),
-                            ("http_status__lte", 999),
-                            ("input_tokens__gte", 0),
-                            ("kept_usd__gte", 0),
-                            ("kept_usd__lte", Decimal("999999.99999999")),
-                            ("latency_ms__gte", 0),
-                            ("list_usd__gte", 0),
-                            ("list_usd__lte", Decimal("999999.99999999")),
-                            ("output_tokens__gte", 0),
-                            ("raw_removed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("raw_removed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("reasoning_tokens__gte", 0),
-                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            cache_read_tokens=(0, None),
+                            cache_write_tokens=(0, None),
+                            call=(0, None),
+                            cost_usd=(0, Decimal("999999.99999999")),
+                            finished_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            http_status=(0, 999),
+                            input_tokens=(0, None),
+                            kept_usd=(0, Decimal("999999.99999999")),
+                            latency_ms=(0, None),
+                            list_usd=(0, Decimal("999999.99999999")),
+                            output_tokens=(0, None),
+                            raw_removed_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            reasoning_tokens=(0, None),
+                            started_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_attempt_numbers_in_range",
                     ),
@@ -3141,11 +3164,12 @@ class Migration(ModelCreation):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("n_left__gte", -1000000000000.0),
-                            ("n_left__lte", 1000000000000.0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            n_left=(-1000000000000.0, 1000000000000.0),
                         ),
                         name="runs_app_apiallowance_numbers_in_range",
                     )
@@ -3172,11 +3196,12 @@ class Migration(ModelCreation):
                 "constraints": [
                     models.UniqueConstraint(fields=("user", "key"), name="apianswer_key_of_user"),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("status__gte", 200),
-                            ("status__lte", 299),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            status=(200, 299),
                         ),
                         name="runs_app_apianswer_numbers_in_range",
                     ),
@@ -3242,15 +3267,23 @@ class Migration(ModelCreation):
                         name="runs_app_apitoken_scope_choices",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("last_used_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("last_used_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("revoked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("revoked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            created_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            expires_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            last_used_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            revoked_at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_apitoken_numbers_in_range",
                     ),
@@ -3294,7 +3327,23 @@ class Migration(ModelCreation):
             options={
                 'ordering': ['-pk'],
                 'indexes': [models.Index(condition=models.Q(('sent_at', None)), fields=['try_at'], name='notification_waiting')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('event__in', ['budget', 'end', 'stop', 'test'])), name='runs_app_notification_event_choices'), models.CheckConstraint(condition=models.Q(('channel__in', ['mail', 'webhook'])), name='runs_app_notification_channel_choices'), models.CheckConstraint(condition=models.Q(('created_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('created_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('sent_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('sent_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)), ('try_at__gte', datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)), ('try_at__lte', datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc))), name='runs_app_notification_numbers_in_range')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('event__in', ['budget', 'end', 'stop', 'test'])), name='runs_app_notification_event_choices'), models.CheckConstraint(condition=models.Q(('channel__in', ['mail', 'webhook'])), name='runs_app_notification_channel_choices'), models.CheckConstraint(
+                    condition=evalsite.lib.constraints.AllInRange(
+                        created_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                        sent_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                        try_at=(
+                            datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                        ),
+                    ),
+                    name="runs_app_notification_numbers_in_range",
+                )],
             },
         ),
     ]

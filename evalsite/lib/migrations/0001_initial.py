@@ -4,6 +4,7 @@ import datetime
 
 import django.db.models.deletion
 from django.conf import settings
+import evalsite.lib.constraints
 from django.db import migrations, models
 
 from evalsite.lib.migration_operations import InstallTriggers
@@ -85,10 +86,12 @@ class Migration(migrations.Migration):
             options={
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("object_id__gte", 0),
+                        condition=evalsite.lib.constraints.AllInRange(
+                            at=(
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            object_id=(0, None),
                         ),
                         name="lib_statuschange_numbers_in_range",
                     )

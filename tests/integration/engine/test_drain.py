@@ -200,6 +200,16 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
         Trial.objects.update(answer="something else")
 
 
+@pytest.mark.parametrize("column", ["run_id", "item_id", "dimension_id", "sample_idx", "subject_id", "rival_id"])
+def test_a_trial_keeps_its_place_in_the_design_even_by_sql(run, column):
+    from django.db import IntegrityError, transaction
+
+    before = list(Trial.objects.order_by("pk").values())
+    with pytest.raises(IntegrityError, match="keeps its run, item, dimension and repetition"), transaction.atomic():
+        Trial.objects.update(**{column: 1_000_000 + F("pk")})
+    assert list(Trial.objects.order_by("pk").values()) == before
+
+
 def test_a_trial_with_attempts_cannot_be_deleted_even_by_sql(run):
     from django.db import IntegrityError
 
