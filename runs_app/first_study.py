@@ -36,7 +36,6 @@ from runs_app.planning.cost_estimate import DesignSummary, summarise_design
 from runs_app.planning.design import Design
 from runs_app.planning.shipped_designs import GENERAL_PROMPTS, GENERAL_SAMPLERS
 from runs_app.planning.work import PlanError
-from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_try
 
 PILOT = 20  # Trials of the first run.
@@ -244,7 +243,7 @@ def limit_try(sampler: Sampler | None) -> dict[str, Any]:
 def bound_try(model: LanguageModel, sent: list[prompts.Message], sampler: Sampler | None) -> Decimal | None:
     """Return the most that a try with these messages can cost, or None if the price is unknown."""
     call = Preflight(model=model, messages=sent, parameters=limit_try(sampler))
-    return costs.compute_ceiling(model.prices, *count_tokens(call))
+    return model.prices.compute_ceiling(*count_tokens(call))
 
 
 def build_sampler() -> Sampler:

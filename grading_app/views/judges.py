@@ -26,12 +26,7 @@ from grading_app.forms.rubrics import RubricForm, RubricPreviewForm, RubricTestF
 from grading_app.grading.judging.graders import get_or_create_default_sampler, pin_judges
 from grading_app.grading.judging.judge_plan import request_verdicts
 from grading_app.grading.judging.judging_costs import estimate_judging
-from grading_app.grading.judging.rubric_preview import (
-    PreviewCost,
-    RubricPreview,
-    list_previewed_verdicts,
-    request_preview,
-)
+from grading_app.grading.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts
 from grading_app.models import Grader, Rubric
 from grading_app.views.grading import describe_reports
 from grading_app.views.library import get_next_page, read_reason
@@ -278,7 +273,7 @@ def _request_test(request: HttpRequest, test: RubricPreview, cost: PreviewCost, 
         form.add_error("confirmed", message)
         return False
     try:
-        request_preview(test, by=request.user)
+        test.request(by=request.user)
     except PlanError as error:
         form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in error.problems])
         return False

@@ -98,7 +98,7 @@ class ExternalRequest:
         model = self.run.condition.model
         if model.endpoint.is_free:
             return Decimal(0)
-        return costs.compute_ceiling(model.prices, self.input_tokens, self.output_tokens)
+        return model.prices.compute_ceiling(self.input_tokens, self.output_tokens)
 
     @property
     def reserved_usd(self) -> Decimal:

@@ -104,7 +104,7 @@ def begin_preflight(key: int) -> CallRequest | None:
             reason = f"the image of the item cannot be read: {problem.strerror}"
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None
-        ceiling = costs.compute_ceiling(locked.preflight.model.prices, *count_tokens(locked.preflight))
+        ceiling = locked.preflight.model.prices.compute_ceiling(*count_tokens(locked.preflight))
         if reason := find_closed_reason(locked) or locked.preflight.find_unpaid_reason(ceiling):
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None

@@ -13,7 +13,7 @@ from runs_app.llm.http_transport import Exchange
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_allowance
 from runs_app.llm.stated_costs import choose_larger, parse_dollars, parse_token_count, read_stated_usd
-from runs_app.pricing.costs import Usage, compute_cost, compute_list_cost
+from runs_app.pricing.costs import Usage
 
 # (request, usage in litellm's form, the reply's or our own) -> US dollars by litellm's price list, or None.
 ListedCost = Callable[[CallRequest, Any], float | None]
@@ -108,7 +108,7 @@ def _compute_listed_cost(
     if tokens["input_tokens"] is not None:
         if request.prices is not None and request.prices.is_known:
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
-            by_hand = parse_dollars(compute_cost(used, request.prices))
+            by_hand = parse_dollars(used.compute_cost(request.prices))
             if by_hand is not None:
                 return by_hand, "price list"
         listed = parse_dollars(listed_cost(request, usage))
@@ -154,7 +154,7 @@ def _compute_list_price(
         return cost
     uncached = Usage(tokens["input_tokens"] or 0, tokens["output_tokens"] or 0, tokens["reasoning_tokens"] or 0)
     if source == "price list" and request.prices is not None:
-        return parse_dollars(compute_list_cost(uncached, request.prices))
+        return parse_dollars(uncached.compute_list_cost(request.prices))
     return parse_dollars(listed_cost(request, uncached))
 
 

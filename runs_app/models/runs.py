@@ -231,7 +231,7 @@ class Run(HasHistory, EngineOwnedColumns):
         model = self.condition.model
         prices = model.prices.in_batch(model.batch_discount if self.is_batched else Decimal(0))
         limit = self.condition.sampler.compute_output_ceiling(model.max_output_tokens)
-        return costs.compute_ceiling(prices, self.request_tokens, limit)
+        return prices.compute_ceiling(self.request_tokens, limit)
 
     @property
     def ceiling_problem(self) -> str:

@@ -21,7 +21,6 @@ from runs_app.planning.design import Cell, Design, Facet, get_condition_hash
 from runs_app.planning.manifests import find_drift_warnings
 from runs_app.planning.plan import count_missing, share_pilot
 from runs_app.planning.power import DetectableEffect, compute_detectable_effect
-from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, CostEstimate, Expectation, ObservedTokens, Price
 
 HASH_CHARS = 12  # Characters at the end of a condition's id.
@@ -183,8 +182,7 @@ class _CellEstimator:
             to_do,
             likely,
             ceiling=self.design.get_ceiling(cell),
-            expected=costs.compute_expected_cost(
-                self.design.get_prices(cell),
+            expected=self.design.get_prices(cell).compute_expected_cost(
                 self.design.get_ceiling(cell),
                 own=compute_observed_tokens(cell_runs),
                 group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),

@@ -244,7 +244,7 @@ class Design:
         """Return the largest cost of one call of this cell in US dollars; None if a price or a limit is unknown."""
         model, sampler = self._get_model(cell), self._get_sampler(cell)
         limit = sampler.compute_output_ceiling(model.max_output_tokens)
-        return costs.compute_ceiling(self.get_prices(cell), self.get_input_tokens(cell), limit)
+        return self.get_prices(cell).compute_ceiling(self.get_input_tokens(cell), limit)
 
     def get_call_bounds(self, cell: Cell) -> costs.CallBounds:
         limit = self._get_sampler(cell).compute_output_ceiling()

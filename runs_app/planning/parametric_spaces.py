@@ -20,7 +20,7 @@ from runs_app.experiment_files.adaptive_spec import POINT, AdaptiveSpec
 from runs_app.llm.prompts import build_variables, render
 from runs_app.models import LanguageModel
 from runs_app.planning.shipped_designs import PROMPTS
-from runs_app.pricing.costs import Usage, compute_cost, estimate_tokens
+from runs_app.pricing.costs import Usage, estimate_tokens
 
 DEGREES = range(4)
 SAMPLED_POINTS = 8  # Points of a task whose first case is rendered, to estimate its tokens.
@@ -159,8 +159,8 @@ def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], ans
             model,
             usage.input_tokens,
             usage.output_tokens,
-            compute_cost(usage, model.prices),
-            compute_cost(most, model.prices),
+            usage.compute_cost(model.prices),
+            most.compute_cost(model.prices),
         )
         for model in models
     ]

@@ -46,6 +46,48 @@ class Prices:
     def is_free(self) -> bool:
         return self.is_known and not any((self.input, self.output, self.cache_read, self.cache_write))
 
+    def compute_ceiling(self, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
+        """Return the largest cost of one call in US dollars, or None without a ceiling. It is reserved before the call.
+
+        `max_output_tokens` is the sampler's limit, else the model's. Without it or a price, there is no ceiling. Input
+        is charged at its highest price, which is the cache's write price if there is one.
+        """
+        if self.input is None or self.output is None:
+            return None
+        if self.is_free:
+            return Decimal(0)
+        if max_output_tokens is None:
+            return None
+        input_price = max(self.input, self.cache_write or self.input)
+        return (input_tokens * input_price + max_output_tokens * self.output) / MILLION
+
+    def compute_expected_cost(
+        self,
+        ceiling: Decimal | None,
+        own: ObservedTokens | None = None,
+        group: ObservedTokens | None = None,
+        pooled: ObservedTokens | None = None,
+    ) -> Expectation | None:
+        """Return the expected cost of one call, or None.
+
+        It rests on the first of these that has observations: the condition's `own` calls, those of its `group`, all
+        calls (`pooled`). Otherwise it is the ceiling. Input is at list price, without savings by a provider's cache.
+        Return None if a price is unknown, or if there are neither observations nor a ceiling.
+        """
+        if self.input is None or self.output is None:
+            return None
+        candidates: tuple[tuple[Basis, ObservedTokens | None], ...] = (
+            ("own", own),
+            ("group", group),
+            ("pooled", pooled),
+        )
+        for basis, observed in candidates:
+            if observed is not None and observed.calls:
+                input_usd = _to_decimal(observed.input_mean) * self.input
+                output_usd = _to_decimal(observed.output_mean) * self.output
+                return Expectation((input_usd + output_usd) / MILLION, basis, observed.calls)
+        return None if ceiling is None else Expectation(ceiling, "ceiling", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -56,6 +98,29 @@ class Usage:
     reasoning_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+
+    def compute_cost(self, prices: Prices) -> Decimal | None:
+        """Return the cost of these tokens in US dollars, or None if a needed price is unknown.
+
+        A cache read without its own price costs as much as input, and providers never charge more. A cache write has no
+        such bound, because some providers charge more than for input. So its cost is then unknown.
+        """
+        if prices.input is None or prices.output is None:
+            return None
+        if self.cache_write_tokens and prices.cache_write is None:
+            return None
+        read_price = prices.input if prices.cache_read is None else prices.cache_read
+        fresh = max(0, self.input_tokens - self.cache_read_tokens - self.cache_write_tokens)
+        return (
+            fresh * prices.input
+            + self.cache_read_tokens * read_price
+            + self.cache_write_tokens * (prices.cache_write or Decimal(0))
+            + self.output_tokens * prices.output
+        ) / MILLION
+
+    def compute_list_cost(self, prices: Prices) -> Decimal | None:
+        """Return the cost of the same tokens without a cache, to compute savings."""
+        return Usage(self.input_tokens, self.output_tokens, self.reasoning_tokens).compute_cost(prices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +141,12 @@ class Expectation:
     calls: int
 
 
-def compute_cost(usage: Usage, prices: Prices) -> Decimal | None:
-    """Return the cost of these tokens in US dollars, or None if a needed price is unknown.
-
-    A cache read without its own price costs as much as input, and providers never charge more. A cache write has no
-    such bound, because some providers charge more than for input. So its cost is then unknown.
-    """
-    if prices.input is None or prices.output is None:
-        return None
-    if usage.cache_write_tokens and prices.cache_write is None:
-        return None
-    read_price = prices.input if prices.cache_read is None else prices.cache_read
-    fresh = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
-    return (
-        fresh * prices.input
-        + usage.cache_read_tokens * read_price
-        + usage.cache_write_tokens * (prices.cache_write or Decimal(0))
-        + usage.output_tokens * prices.output
-    ) / MILLION
-
-
-def compute_list_cost(usage: Usage, prices: Prices) -> Decimal | None:
-    """Return the cost of the same tokens without a cache, to compute savings."""
-    return compute_cost(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
-
-
 def estimate_tokens(text: str) -> int:
     """Return a rough upper bound of the tokens of a text: one token for each three bytes of UTF-8, rounded up.
 
     English has about four characters per token. Other scripts need more tokens per character, and also more bytes.
     """
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 3)
-
-
-def compute_ceiling(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
-    """Return the largest cost of one call in US dollars, or None without a ceiling. It is reserved before the call.
-
-    `max_output_tokens` is the sampler's limit, else the model's. Without it or a price, there is no ceiling. Input is
-    charged at its highest price, which is the cache's write price if there is one.
-    """
-    if prices.input is None or prices.output is None:
-        return None
-    if prices.is_free:
-        return Decimal(0)
-    if max_output_tokens is None:
-        return None
-    input_price = max(prices.input, prices.cache_write or prices.input)
-    return (input_tokens * input_price + max_output_tokens * prices.output) / MILLION
 
 
 def round_reservation(ceiling: Decimal | None) -> Decimal:
@@ -151,30 +175,6 @@ class CallBounds:
             + min(self.output_limit or TYPICAL_OUTPUT_TOKENS, TYPICAL_OUTPUT_TOKENS),
             "request_tokens": self.request_tokens,
         }
-
-
-def compute_expected_cost(
-    prices: Prices,
-    ceiling: Decimal | None,
-    own: ObservedTokens | None = None,
-    group: ObservedTokens | None = None,
-    pooled: ObservedTokens | None = None,
-) -> Expectation | None:
-    """Return the expected cost of one call, or None.
-
-    It rests on the first of these that has observations: the condition's `own` calls, those of its `group`, all calls
-    (`pooled`). Otherwise it is the ceiling. Input is at list price, without savings by a provider's cache. Return None
-    if a price is unknown, or if there are neither observations nor a ceiling.
-    """
-    if prices.input is None or prices.output is None:
-        return None
-    candidates: tuple[tuple[Basis, ObservedTokens | None], ...] = (("own", own), ("group", group), ("pooled", pooled))
-    for basis, observed in candidates:
-        if observed is not None and observed.calls:
-            input_usd = _to_decimal(observed.input_mean) * prices.input
-            output_usd = _to_decimal(observed.output_mean) * prices.output
-            return Expectation((input_usd + output_usd) / MILLION, basis, observed.calls)
-    return None if ceiling is None else Expectation(ceiling, "ceiling", 0)
 
 
 def _to_decimal(mean: float) -> Decimal:

@@ -47,6 +47,62 @@ class Batch:
             return 0
         return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
 
+    def build(self) -> dict[str, Any]:
+        return self._build_anthropic_batch() if self.api_format == "anthropic" else self._build_openai_batch()
+
+    def _build_openai_batch(self) -> dict[str, Any]:
+        status = self._get_openai_status()
+        has_files = self.lines is not None and status != "failed"
+        errors = None
+        if status == "failed":
+            code = "token_limit_exceeded" if self.fault == "full" else "invalid_request"
+            errors = {"object": "list", "data": [{"code": code, "message": f"The batch is {self.fault}."}]}
+        return {
+            "id": self.id,
+            "object": "batch",
+            "status": status,
+            "created_at": int(self.created),
+            "expires_at": int(self.created) + DAY_S,
+            "input_file_id": self.input_file,
+            "metadata": self.metadata,
+            "errors": errors,
+            "output_file_id": f"{self.id}-output" if has_files else None,
+            "error_file_id": f"{self.id}-errors" if has_files else None,
+            "request_counts": self.counts or {"total": len(self.calls), "completed": 0, "failed": 0},
+        }
+
+    def _get_openai_status(self) -> str:
+        if self.cancelled_at is not None:
+            return "cancelled" if self.lines is not None else "cancelling"
+        if self.lines is None:
+            return "in_progress"
+        return {"invalid": "failed", "full": "failed", "expired": "expired"}.get(self.fault or "", "completed")
+
+    def _build_anthropic_batch(self) -> dict[str, Any]:
+        is_ended = self.lines is not None
+        status = "ended" if is_ended else "canceling" if self.cancelled_at else "in_progress"
+        return {
+            "id": self.id,
+            "type": "message_batch",
+            "processing_status": status,
+            "request_counts": self.counts or {"processing": len(self.calls)},
+            "created_at": _format_time(self.created),
+            "expires_at": _format_time(self.created + DAY_S),
+            "cancel_initiated_at": _format_time(self.cancelled_at) if self.cancelled_at else None,
+            "results_url": f"/v1/messages/batches/{self.id}/results" if is_ended else None,
+        }
+
+    def count_by_outcome(self) -> dict[str, int]:
+        """Return the number of calls by outcome, in the terms of the batch's format."""
+        lines = [json.loads(line) for line in self.lines or ()]
+        if self.api_format == "anthropic":
+            kinds = [line["result"]["type"] for line in lines]
+            return {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")} | {
+                "processing": 0
+            }
+        completed = sum(bool(line["response"]) and line["response"]["status_code"] == 200 for line in lines)
+        return {"total": len(self.calls), "completed": completed, "failed": len(lines) - completed}
+
 
 def parse_calls(
     api_format: str, payload: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]
@@ -124,67 +180,8 @@ def _build_result(status: int, chat: ChatRequest | None, received: Reply | dict[
     return {"type": "succeeded", "message": build_message(chat, received)}
 
 
-def build_batch(batch: Batch) -> dict[str, Any]:
-    return _build_anthropic_batch(batch) if batch.api_format == "anthropic" else _build_openai_batch(batch)
-
-
-def _build_openai_batch(batch: Batch) -> dict[str, Any]:
-    status = _get_openai_status(batch)
-    has_files = batch.lines is not None and status != "failed"
-    errors = None
-    if status == "failed":
-        code = "token_limit_exceeded" if batch.fault == "full" else "invalid_request"
-        errors = {"object": "list", "data": [{"code": code, "message": f"The batch is {batch.fault}."}]}
-    return {
-        "id": batch.id,
-        "object": "batch",
-        "status": status,
-        "created_at": int(batch.created),
-        "expires_at": int(batch.created) + DAY_S,
-        "input_file_id": batch.input_file,
-        "metadata": batch.metadata,
-        "errors": errors,
-        "output_file_id": f"{batch.id}-output" if has_files else None,
-        "error_file_id": f"{batch.id}-errors" if has_files else None,
-        "request_counts": batch.counts or {"total": len(batch.calls), "completed": 0, "failed": 0},
-    }
-
-
-def _get_openai_status(batch: Batch) -> str:
-    if batch.cancelled_at is not None:
-        return "cancelled" if batch.lines is not None else "cancelling"
-    if batch.lines is None:
-        return "in_progress"
-    return {"invalid": "failed", "full": "failed", "expired": "expired"}.get(batch.fault or "", "completed")
-
-
-def _build_anthropic_batch(batch: Batch) -> dict[str, Any]:
-    is_ended = batch.lines is not None
-    status = "ended" if is_ended else "canceling" if batch.cancelled_at else "in_progress"
-    return {
-        "id": batch.id,
-        "type": "message_batch",
-        "processing_status": status,
-        "request_counts": batch.counts or {"processing": len(batch.calls)},
-        "created_at": _format_time(batch.created),
-        "expires_at": _format_time(batch.created + DAY_S),
-        "cancel_initiated_at": _format_time(batch.cancelled_at) if batch.cancelled_at else None,
-        "results_url": f"/v1/messages/batches/{batch.id}/results" if is_ended else None,
-    }
-
-
 def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def count_by_outcome(batch: Batch) -> dict[str, int]:
-    """Return the number of calls by outcome, in the terms of the batch's format."""
-    lines = [json.loads(line) for line in batch.lines or ()]
-    if batch.api_format == "anthropic":
-        kinds = [line["result"]["type"] for line in lines]
-        return {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")} | {"processing": 0}
-    completed = sum(bool(line["response"]) and line["response"]["status_code"] == 200 for line in lines)
-    return {"total": len(batch.calls), "completed": completed, "failed": len(lines) - completed}
 
 
 MAX_PAGE_ROWS = 100
@@ -277,7 +274,7 @@ class BatchStore:
         await self._wait("answer")
         if self._has_fault("lost_submission"):
             return await _close_connection(request)
-        return web.json_response(build_batch(batch))
+        return web.json_response(batch.build())
 
     async def list_batches(self, request: web.Request, api_format: str) -> web.StreamResponse:
         """List all batches of this format, newest first."""
@@ -285,7 +282,7 @@ class BatchStore:
         for batch in batches:
             await self._finish(batch)
         return _build_page(
-            request, [build_batch(batch) for batch in batches], "after" if api_format == "openai" else "after_id"
+            request, [batch.build() for batch in batches], "after" if api_format == "openai" else "after_id"
         )
 
     async def show(self, request: web.Request, _form: str) -> web.StreamResponse:
@@ -293,7 +290,7 @@ class BatchStore:
         if batch is None:
             return web.json_response(build_error(404, "No such batch."), status=404)
         await self._finish(batch)
-        return web.json_response(build_batch(batch))
+        return web.json_response(batch.build())
 
     async def cancel(self, request: web.Request, api_format: str) -> web.StreamResponse:
         """Cancel a batch. Calls that are already due are made; the others are not."""
@@ -304,7 +301,7 @@ class BatchStore:
         share = (now - batch.created) / max(self._get_wait_s("done"), 1e-6)
         batch.n_made_before_cancellation = int(len(batch.calls) * share)
         batch.cancelled_at = now
-        return web.json_response(build_batch(batch))
+        return web.json_response(batch.build())
 
     async def results(self, request: web.Request, api_format: str) -> web.StreamResponse:
         """Stream the result lines of a batch."""
@@ -339,7 +336,7 @@ class BatchStore:
                 line = format_unmade_line(batch.api_format, name, "cancelled" if batch.cancelled_at else "expired")
             if batch.fault != "missing" or number % 2:
                 batch.lines.append(line)
-        batch.counts = count_by_outcome(batch)
+        batch.counts = batch.count_by_outcome()
 
     def _is_ended(self, batch: Batch) -> bool:
         """Return whether the batch has ended, by the current wait. A shorter wait also ends batches in progress."""

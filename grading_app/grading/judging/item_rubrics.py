@@ -63,7 +63,7 @@ class RubricWriter:
     @property
     def ceiling(self) -> Decimal | None:
         """Return the highest cost of one call in US dollars, or None if it is unknown."""
-        return costs.compute_ceiling(self.model.prices, self.request_tokens, self.limit)
+        return self.model.prices.compute_ceiling(self.request_tokens, self.limit)
 
     @property
     def bounds(self) -> costs.CallBounds:

@@ -192,15 +192,14 @@ class AnswerSelection:
         return model.prices.in_batch(model.batch_discount if self.is_batched() else Decimal(0))
 
     def compute_ceiling(self, input_tokens: int) -> Decimal | None:
-        return costs.compute_ceiling(self.get_prices(), input_tokens, self.grader.output_limit)
+        return self.get_prices().compute_ceiling(input_tokens, self.grader.output_limit)
 
     def compute_expected(self, ceiling: Decimal | None) -> Expectation | None:
         """Return the expected cost of a call from the calls of this judge, else of its model, else of all judges."""
         judges = Run.objects.filter(experiment=self.experiment, condition__stage=Condition.Stage.JUDGE)
         runs = list(judges.with_reuse().select_related("condition"))
         own = self.condition.judge_condition_id if self.condition else None
-        return costs.compute_expected_cost(
-            self.get_prices(),
+        return self.get_prices().compute_expected_cost(
             ceiling,
             own=compute_observed_tokens(run for run in runs if run.condition_id == own),
             group=compute_observed_tokens(

@@ -74,7 +74,7 @@ class RubricPreview:
     def estimate_cost(self) -> PreviewCost:
         """Return the cost of the calls: zero without answers, or for a writer's template, which gives no verdicts."""
         answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.select_answers()
-        ceiling = _compute_ceiling(self, _count_request_tokens(self, answers)) if answers else Decimal(0)
+        ceiling = self._compute_ceiling(self._count_request_tokens(answers)) if answers else Decimal(0)
         return PreviewCost(len(answers), None if ceiling is None else len(answers) * ceiling)
 
     def select_answers(self) -> list[tuple[Trial, Trial | None]]:
@@ -83,6 +83,60 @@ class RubricPreview:
         in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
         items = _space_evenly(_find_answered_items(self.experiment, runs, 2 if in_pairs else 1))
         return [pair for index, item in enumerate(items) for pair in _select_answers(item, index, runs, in_pairs)]
+
+    def request(self, *, by: Actor) -> Run:
+        """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
+        with transaction.atomic():
+            Experiment.objects.select_for_update(no_key=True).get(pk=self.experiment.pk)
+            answers = self.select_answers()
+            problems = list(self.find_problems()) or (
+                [] if answers else [f"{self.experiment} has no answers to judge yet"]
+            )
+            if problems:
+                raise PlanError(problems)
+            content = self.grader.content
+            condition, _ = Condition.objects.get_or_create(
+                experiment=self.experiment,
+                condition_id=build_condition_id(
+                    slugify_name(f"try-{self.rubric.name}-v{self.rubric.version}"), content
+                ),
+                defaults={
+                    "stage": Condition.Stage.JUDGE,
+                    "model": self.model,
+                    "sampler": self.sampler,
+                    "content": content,
+                },
+            )
+            RubricTest.objects.get_or_create(condition=condition, defaults={"rubric": self.rubric})
+            tokens = self._count_request_tokens(answers)
+            bounds = costs.CallBounds(self._compute_ceiling(tokens), tokens, self.grader.output_limit)
+            run = get_or_create_run(condition, self.experiment.get_first_wave(), bounds)
+            refuse_cancelled(run, "delete that run, or change the rubric, to test it again")
+            add_trials(
+                run,
+                partial(_insert_trials, answers),
+                by=by,
+                reason=f"{self.rubric} is tested on {len(answers)} answers",
+            )
+        enqueue_drains()
+        return run
+
+    def _count_request_tokens(self, answers: list[tuple[Trial, Trial | None]]) -> int:
+        """Return the tokens of a request with the longest of these answers and the longest item."""
+        longest = max(
+            (answer.answer for pair in answers for answer in pair if answer), key=lambda text: len(text.encode())
+        )
+        rival = longest if self.rubric.kind == Rubric.Kind.PAIRWISE else None
+        variables = judge_prompt.build_rubric_variables(self.rubric.content) | judge_prompt.build_answer_variables(
+            longest, rival
+        )
+        variables[judge_prompt.ITEM_RUBRIC] = "x" * self.grader.measure_longest_text()
+        closing = {"role": "user", "content": variables[judge_prompt.VERDICT_FORM]}
+        prompt = Prompt(messages=[*self.rubric.messages, closing], answer_format="text")
+        return token_bounds.bound_input_tokens(self.model, prompt, self.experiment.dataset, [], variables)
+
+    def _compute_ceiling(self, tokens: int) -> Decimal | None:
+        return self.model.prices.compute_ceiling(tokens, self.grader.output_limit)
 
 
 def _find_answered_items(experiment: Experiment, runs: list[Run], n_runs: int) -> list[int]:
@@ -115,41 +169,6 @@ def _select_answers(item: int, index: int, runs: list[Run], in_pairs: bool) -> l
     return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
 
 
-def request_preview(preview: RubricPreview, *, by: Actor) -> Run:
-    """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
-    with transaction.atomic():
-        Experiment.objects.select_for_update(no_key=True).get(pk=preview.experiment.pk)
-        answers = preview.select_answers()
-        problems = list(preview.find_problems()) or (
-            [] if answers else [f"{preview.experiment} has no answers to judge yet"]
-        )
-        if problems:
-            raise PlanError(problems)
-        content = preview.grader.content
-        condition, _ = Condition.objects.get_or_create(
-            experiment=preview.experiment,
-            condition_id=build_condition_id(
-                slugify_name(f"try-{preview.rubric.name}-v{preview.rubric.version}"), content
-            ),
-            defaults={
-                "stage": Condition.Stage.JUDGE,
-                "model": preview.model,
-                "sampler": preview.sampler,
-                "content": content,
-            },
-        )
-        RubricTest.objects.get_or_create(condition=condition, defaults={"rubric": preview.rubric})
-        tokens = _count_request_tokens(preview, answers)
-        bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
-        run = get_or_create_run(condition, preview.experiment.get_first_wave(), bounds)
-        refuse_cancelled(run, "delete that run, or change the rubric, to test it again")
-        add_trials(
-            run, partial(_insert_trials, answers), by=by, reason=f"{preview.rubric} is tested on {len(answers)} answers"
-        )
-    enqueue_drains()
-    return run
-
-
 def _insert_trials(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
     last = run.trials.aggregate(last=Max("sample_idx"))["last"]
     index = 0 if last is None else last + 1
@@ -165,23 +184,6 @@ def _insert_trials(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
         for subject, rival in answers
     ]
     return len(Trial.objects.bulk_create(trials))
-
-
-def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> int:
-    """Return the tokens of a request with the longest of these answers and the longest item."""
-    longest = max((answer.answer for pair in answers for answer in pair if answer), key=lambda text: len(text.encode()))
-    rival = longest if preview.rubric.kind == Rubric.Kind.PAIRWISE else None
-    variables = judge_prompt.build_rubric_variables(preview.rubric.content) | judge_prompt.build_answer_variables(
-        longest, rival
-    )
-    variables[judge_prompt.ITEM_RUBRIC] = "x" * preview.grader.measure_longest_text()
-    closing = {"role": "user", "content": variables[judge_prompt.VERDICT_FORM]}
-    prompt = Prompt(messages=[*preview.rubric.messages, closing], answer_format="text")
-    return token_bounds.bound_input_tokens(preview.model, prompt, preview.experiment.dataset, [], variables)
-
-
-def _compute_ceiling(preview: RubricPreview, tokens: int) -> Decimal | None:
-    return costs.compute_ceiling(preview.model.prices, tokens, preview.grader.output_limit)
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,14 @@ class SurfaceGrid:
         axis_values = {self.x.name: x, **({self.y.name: y} if self.y else {})}
         return {**self.fixed, **{name: label for name, label in axis_values.items() if label}}
 
+    def describe(self) -> str:
+        """Return a sentence on the fixed and the averaged parameters."""
+        fixed = [f"{name} {label}" for name, label in self.fixed.items()]
+        parts = [f"Fixed: {', '.join(fixed)}."] if fixed else []
+        if self.averaged:
+            parts.append(f"Averaged over all answers at each value of {', '.join(self.averaged)}.")
+        return " ".join(parts)
+
 
 def label_value(value: Any) -> str:
     """Return the label of a parameter's value: a string unchanged, any other value as JSON."""
@@ -205,15 +213,6 @@ def subtract_estimates(one: Estimate, other: Estimate) -> Difference | None:
 def _compute_raw_accuracy(tally: Tally) -> float:
     """Return the unclipped accuracy beyond guessing, which is below 0 for fewer right answers than by guessing."""
     return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
-
-
-def describe_grid(grid: SurfaceGrid) -> str:
-    """Return a sentence on the fixed and the averaged parameters."""
-    fixed = [f"{name} {label}" for name, label in grid.fixed.items()]
-    parts = [f"Fixed: {', '.join(fixed)}."] if fixed else []
-    if grid.averaged:
-        parts.append(f"Averaged over all answers at each value of {', '.join(grid.averaged)}.")
-    return " ".join(parts)
 
 
 def choose_axes(axes: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:

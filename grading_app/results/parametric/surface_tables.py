@@ -19,7 +19,6 @@ from grading_app.results.parametric.explorer_query import ExplorerQuery
 from grading_app.results.parametric.point_counts import PointCounts
 from grading_app.results.parametric.surface import (
     Estimate,
-    describe_grid,
     estimate_accuracy,
     estimate_tasks,
     label_value,
@@ -188,7 +187,7 @@ def make_curve_table(query: ExplorerQuery) -> ResultTable:
         ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn(query.x.name, query.x.name), *NUMBERS]
     title = f"{query.task} along {query.x.name}"
-    note = describe_grid(query.line)
+    note = query.line.describe()
     return ResultTable("curves", title, columns, rows, formula=FORMULA, notes=[note] if note else [])
 
 
@@ -358,5 +357,5 @@ def _list_numbers(estimate: Estimate) -> Row:
 
 
 def _list_notes(query: ExplorerQuery) -> Sequence[str]:
-    note = describe_grid(query.grid)
+    note = query.grid.describe()
     return [note] if note else []

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.grading.consistency_check import find_differences
-from grading_app.grading.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
+from grading_app.grading.judging.rubric_preview import RubricPreview, list_previewed_verdicts
 from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
@@ -26,7 +26,7 @@ def preview(answered, draft):
 
 
 def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, preview):
-    run = request_preview(preview, by=answered.owner)
+    run = preview.request(by=answered.owner)
     assert run.trials.count() == 3  # One answer for each of the three items.
     assert drain(build_judge(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
@@ -42,7 +42,7 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, preview):
 
 def test_calls_of_another_condition_with_a_similar_name_are_no_test_of_this_rubric(answered, draft, preview):
     """A study of another site may bring verdicts by a rubric with the same name."""
-    run = request_preview(preview, by=answered.owner)
+    run = preview.request(by=answered.owner)
     condition = run.condition
     name = f"try-{draft.name}-v{draft.version}--ffffffffffff"
     fields = {"stage": "judge", "model": condition.model, "sampler": condition.sampler, "content": condition.content}
@@ -57,14 +57,14 @@ def test_calls_of_another_condition_with_a_similar_name_are_no_test_of_this_rubr
 def test_preview_calls_are_charged_to_the_experiments_budget(answered, preview):
     answered.refresh_from_db()
     before = answered.spent_usd
-    request_preview(preview, by="test")
+    preview.request(by="test")
     drain(build_judge())
     answered.refresh_from_db()
     assert answered.spent_usd - before == sum(
         Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
     )
     Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
-    run = request_preview(preview, by="test")
+    run = preview.request(by="test")
     drain(build_judge())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
@@ -109,9 +109,9 @@ def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, ans
 
 
 def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, preview):
-    run = request_preview(preview, by="test")
+    run = preview.request(by="test")
     drain(build_judge(0.0))
-    assert request_preview(preview, by="test") == run
+    assert preview.request(by="test") == run
     assert drain(build_judge(1.0)) == 3
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
@@ -121,10 +121,10 @@ def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, dra
 
 
 def test_a_cancelled_preview_is_not_restarted(answered, preview):
-    run = request_preview(preview, by="test")
+    run = preview.request(by="test")
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
     with pytest.raises(PlanError, match="was cancelled, which is final"):
-        request_preview(preview, by="test")
+        preview.request(by="test")
     assert set(run.trials.values_list("status", flat=True)) == {"cancelled"}
     assert find_differences() == []
 
@@ -179,7 +179,7 @@ def test_a_pairwise_rubric_is_previewed_on_pairs_of_different_models(answered, p
     pairs = RubricPreview(
         make_rubric("duel", kind="pairwise", status="draft"), answered, preview.model, preview.sampler
     )
-    run = request_preview(pairs, by="test")
+    run = pairs.request(by="test")
     for trial in run.trials.select_related("subject__run", "rival__run"):
         assert trial.subject.item_id == trial.rival.item_id
         assert trial.subject.run != trial.rival.run
@@ -188,7 +188,7 @@ def test_a_pairwise_rubric_is_previewed_on_pairs_of_different_models(answered, p
 def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, preview, draft):
     unpriced = RubricPreview(draft, answered, make_model("unpriced", input_price=None), preview.sampler)
     with pytest.raises(PlanError, match="has no price"):
-        request_preview(unpriced, by="test")
+        unpriced.request(by="test")
     writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
     for nothing in (writer, draft):
         assert (
@@ -199,7 +199,7 @@ def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, p
         )
     bare = RubricPreview(draft, make_experiment("bare", dataset=answered.dataset), preview.model, preview.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
-        request_preview(bare, by="test")
+        bare.request(by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 

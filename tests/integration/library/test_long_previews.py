@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 from django.urls import reverse
 
-from grading_app.grading.judging.rubric_preview import RubricPreview, request_preview
+from grading_app.grading.judging.rubric_preview import RubricPreview
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Trial
 from tests import factories
@@ -69,7 +69,7 @@ def test_a_short_preview_has_no_link(as_user, researcher):
 
 def test_the_verdicts_of_a_try_lead_to_whole_answers(as_user, researcher, answered_experiment):
     rubric, sampler = make_starter_rubric("score"), factories.make_sampler("judging", temperature=0.0, max_tokens=200)
-    request_preview(RubricPreview(rubric, answered_experiment, factories.make_model("judge"), sampler), by=researcher)
+    RubricPreview(rubric, answered_experiment, factories.make_model("judge"), sampler).request(by=researcher)
     subject = Trial.objects.get(run__condition__stage="generate")
     text = as_user(researcher).get(reverse("rubric_test", args=[rubric.name, rubric.version])).content.decode()
     assert "The end." not in text

@@ -11,7 +11,6 @@ from runs_app import run_control
 from runs_app.engine.requests import rebuild_messages
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Experiment, Run
-from runs_app.pricing.costs import compute_ceiling
 from runs_app.pricing.tokens import estimate_by_bytes
 from tests import factories
 from tests.factories.engine import admit
@@ -80,7 +79,7 @@ def test_a_verdict_that_is_asked_again_stays_within_the_budget(tmp_path):
     model.save()
     failed = run.trials.get(status="failed")
     limit = run.condition.sampler.compute_output_ceiling(model.max_output_tokens)
-    needed = compute_ceiling(model.prices, count_tokens(failed), limit)
+    needed = model.prices.compute_ceiling(count_tokens(failed), limit)
     committed = experiment.spent_usd + experiment.reserved_usd
     Experiment.objects.filter(pk=experiment.pk).update(max_usd=committed + needed - Decimal("0.0001"))
     assert run_control.retry_failed(Run.objects.filter(pk=run.pk), by=experiment.owner) == 1
