@@ -50,12 +50,11 @@ class Command(OutputCommand):
             call_command("import_snapshot", str(options["path"]), stdout=self.stdout, **shared)
             return
         names = DesignNames(options["name"], options["dataset"], options["endpoint"])
+        owner = resolve_owner(options["user"])  # Before a long file is read.
         try:
             source = read_source(options["path"], options["format"], names)
             dataset = _find_dataset(options["dataset"]) if isinstance(source, Study) else None
-            choices = ImportOptions(
-                resolve_owner(options["user"]), names, dataset, dry_run=options["dry_run"], trusted=True
-            )
+            choices = ImportOptions(owner, names, dataset, dry_run=options["dry_run"], trusted=True)
             report = import_source(source, choices)
         except FileError as error:
             refuse_input(str(error))
