@@ -59,7 +59,7 @@ class Command(OutputCommand):
         except FileError as error:
             refuse_input(str(error))
         if isinstance(source, Study):
-            self._print_report(report, dry=options["dry_run"])
+            self._print_report(report, source.tool, dry=options["dry_run"])
             return
         result = "would be created" if options["dry_run"] else "created"
         self.write(f"{report.experiment}: {result} as a draft, from a design of {source.tool}")
@@ -76,9 +76,9 @@ class Command(OutputCommand):
         for row in waiting:
             self.write(f"    {row._meta.verbose_name} approve {row} --reason TEXT")
 
-    def _print_report(self, report: ImportReport, *, dry: bool) -> None:
+    def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
         counts = Counter(report.counts)
-        self.write(f"{report.experiment}: {'would be imported' if dry else 'imported'} from {report.source}")
+        self.write(f"{report.experiment}: {'would be imported' if dry else 'imported'} from {tool}")
         self.write(f"  {counts[ITEMS]} items, {counts[CONDITIONS]} conditions")
         self.write(f"  {counts[TRIALS]} trials, {counts[FAILED]} of them failed; {counts[ATTEMPTS]} attempts")
         if counts[SCORES]:

@@ -29,7 +29,7 @@ stored_rows.{action}(Experiment.objects.get(slug="old"), by="test", reason="a cr
 """
 # In the order of the work: the file is written; rows are deleted or inserted; everything is done but the commit.
 STORE = ("_sync_folder", "_compare_with_file", "read_counters", "_refuse_new_differences")
-BRING_BACK = ("_drop_temporary_tables", "_insert", "_compare_with_file", "_refuse_new_differences")
+BRING_BACK = ("load_lines", "insert_part", "_compare_with_file", "_refuse_new_differences")
 
 
 def kill_in(function, action, marker):
