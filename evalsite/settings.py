@@ -255,7 +255,7 @@ FILE_UPLOAD_HANDLERS = [
 # Drains that this machine's task queue runs at once. One more worker serves test calls and grading without waiting.
 DRAINS = environment.read_whole_number("EVALSITE_DRAINS", default=2)
 DRAIN_SECONDS = 30
-# An endpoint that does not answer for longer than this stops its runs (runs_app/engine/outages.py).
+# An endpoint that does not answer for longer than this stops its runs (runs_app/engine/rate_limiter.py).
 OUTAGE_LIMIT_S = 60 * environment.read_whole_number("EVALSITE_OUTAGE_MINUTES", default=240)
 # A run stops after this many pauses of its endpoint by status 429 in a row.
 RATE_LIMIT_PAUSES = environment.read_whole_number("EVALSITE_RATE_LIMIT_PAUSES", default=10)

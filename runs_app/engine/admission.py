@@ -22,7 +22,6 @@ from runs_app.bounds import BOUNDS
 from runs_app.engine.claim_order import START, ClaimPosition, ClaimPositions
 from runs_app.engine.counters import CounterKeys, LockedCounters
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
-from runs_app.engine.outages import end_outage, measure_outage_s
 from runs_app.engine.prepared_sql import fetch_prepared, to_pg_json
 from runs_app.engine.run_lifecycle import stop_runs
 from runs_app.models import Endpoint, Run
@@ -159,7 +158,7 @@ def claim_trials(
     if slots <= 0:
         return []
     demands, budgets = counters.list_demands(), counters.get_budgets()
-    if measure_outage_s(counters.limiter, counters.endpoint.now) > settings.OUTAGE_LIMIT_S:
+    if counters.limiter.measure_outage_s(counters.endpoint.now) > settings.OUTAGE_LIMIT_S:
         _stop_for_outage(counters, [demand.run_id for demand in demands if demand.pending])
         return []
     allotted = share_slots(slots, demands, budgets, counters.limiter.tokens_left)
@@ -178,7 +177,7 @@ def claim_trials(
 
 def _stop_for_outage(counters: LockedCounters, run_ids: list[int]) -> None:
     """Stop all runs with work at an endpoint that is down for too long. A resumed run tests the endpoint anew."""
-    counters.endpoint_delta = replace(counters.endpoint_delta, limiter=end_outage(counters.limiter))
+    counters.endpoint_delta = replace(counters.endpoint_delta, limiter=counters.limiter.end_outage())
     counters.write_changes()
     endpoint = Endpoint.objects.get(pk=counters.endpoint_id)
     minutes = settings.OUTAGE_LIMIT_S // 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from runs_app.engine.outages import note_signals
 from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits
 from runs_app.llm.calls import Allowance
@@ -40,7 +39,7 @@ class EndpointState:
 
     def apply_feedback(self, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
         """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
-        limiter = note_signals(self.limiter, feedback.signals, self.now)
+        limiter = self.limiter.note_signals(feedback.signals, self.now)
         limiter = limiter.adapt_limit(
             self.rates,
             in_flight=self.in_flight,

@@ -20,7 +20,6 @@ from django.db import transaction
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import LockedCounters, lock_counters
 from runs_app.engine.fair_share import Demand
-from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.outcomes import (
     Outcome,
     RetryPolicy,
@@ -217,7 +216,7 @@ def _check_admission(call: ExternalRequest, counters: LockedCounters, reserved: 
         raise NotAdmitted(f"model {call.run.condition.model} or its endpoint is not active", may_start_later=False)
     if not state.is_open:
         raise NotAdmitted(f"the endpoint {endpoint} is paused after an overload or an outage", retry_after_s=2)
-    if measure_outage_s(counters.limiter, state.now) > settings.OUTAGE_LIMIT_S:
+    if counters.limiter.measure_outage_s(state.now) > settings.OUTAGE_LIMIT_S:
         raise NotAdmitted(f"the endpoint {endpoint} does not answer", may_start_later=False)
     day_ends = find_end_of_day(state.now, endpoint.day_zone)
     if limit := counters.limiter.find_reached_limit(state.rates, counters.in_flight, day_ends):

@@ -31,7 +31,6 @@ from runs_app.engine.external_calls import (
     complete_claims,
     decide_on_calls,
 )
-from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.prepared_sql import execute, fetch_prepared, release_locks_early, to_pg_json, wait_for_disk
 from runs_app.engine.recorder import Result, apply_changes, collect_run_ids, store_replies, write_trials
 
@@ -306,7 +305,7 @@ def record_and_prepare(
         if counters is not None:
             prepared.usable = {key for (key,) in counters.read[0]}
             apply_changes(counters, changes)
-            outage_s = measure_outage_s(counters.limiter, counters.endpoint.now)
+            outage_s = counters.limiter.measure_outage_s(counters.endpoint.now)
             prepared.is_open = counters.endpoint.is_open and outage_s <= settings.OUTAGE_LIMIT_S
             decided, rows = decide_on_calls(plan.requests, counters, worker_id)
             (inserted,) = counters.write_and_commit((INSERT, [to_pg_json(rows)]))

@@ -1,16 +1,21 @@
-"""The rate limiter of an endpoint: token buckets and an adaptive concurrency limit. Pure arithmetic.
+"""The rate limiter of an endpoint: token buckets, an adaptive concurrency limit, and outages. Pure arithmetic.
 
 A bucket holds the rate of ten seconds. It refills slowly enough that no minute exceeds its rate. The concurrency limit
 grows while it is in use and calls are answered. It is cut when the endpoint says that it is overloaded. This is
 additive increase, multiplicative decrease (Chiu & Jain 1989). At the start the limit doubles, until the first cut.
+
+A call that fails without an answer is the fault of its trial or of its endpoint. The share of such failures among the
+endpoint's recent calls decides. During an outage the endpoint is paused, and PROBES calls at a time test it, after
+waits that double. The first answer ends the outage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from runs_app.llm.calls import Allowance
+from runs_app.llm.calls import Allowance, ErrorClass
 
 BURST = 1 / 6  # A bucket's capacity, as a share of a minute's rate.
 MIN_REFILL_PER_MINUTE = 0.99  # A bucket of rate 1 holds the whole rate, so without a minimum it would never refill.
@@ -18,7 +23,7 @@ FIRST_LIMIT = 16.0
 CUT_FACTOR = 0.7
 # Calls that were in flight at a cut may report the same overload again, so these reports do not count.
 COOLDOWN_S = 2.0
-PROBES = 2  # Calls in flight during an outage, which test the endpoint (`outages`).
+PROBES = 2  # Calls in flight during an outage, which test the endpoint.
 MIN_UTILIZATION = 0.75  # Below this share of the limit, answers do not show whether more calls would be answered.
 
 
@@ -175,6 +180,36 @@ class RateLimiterState:
         growth = answered if self.cut_at is None else answered / limit
         return replace(self, limit=min(float(rates.max_concurrency), limit + growth))
 
+    def note_signals(self, signals: Sequence[int], now: float) -> RateLimiterState:
+        """Return the state after these signals, which arrived together: an outage may begin, go on or end."""
+        state = self
+        if self.down_since is not None:
+            if ANSWERED not in signals:
+                return self._extend_outage(now) if signals else self
+            state = self.end_outage()
+        evidence = [signal for signal in signals if signal != FAILED_AGAIN]
+        recent = [*state.recent, *evidence][-max(WINDOW, len(evidence)) :]
+        begins = bool(evidence) and is_outage(recent)
+        return replace(state, recent=tuple(recent[-WINDOW:]), down_since=now if begins else None)
+
+    def _extend_outage(self, now: float) -> RateLimiterState:
+        is_stale = self.tested_at is not None and now - self.tested_at > STALE_S
+        return replace(self, down_since=now, failed_tests=0) if is_stale else self
+
+    def end_outage(self) -> RateLimiterState:
+        return replace(self, recent=(), down_since=None, failed_tests=0, tested_at=None)
+
+    def schedule_test(self, now: float) -> tuple[RateLimiterState, float]:
+        """Return the state after a failed test, and the seconds until the next one."""
+        wait_s = compute_test_wait_s(self.failed_tests)
+        return replace(self, failed_tests=self.failed_tests + 1, tested_at=now), wait_s
+
+    def measure_outage_s(self, now: float) -> float:
+        """Return how long the outage has lasted, in seconds; 0 without an outage that was tested recently."""
+        if self.down_since is None or self.tested_at is None or now - self.tested_at > STALE_S:
+            return 0.0
+        return max(0.0, now - self.down_since)
+
 
 def _refill_bucket(content: float | None, rate: int | None, elapsed: float) -> float | None:
     if rate is None:
@@ -205,3 +240,59 @@ class StartLimit(NamedTuple):
     free: int
     description: str
     until: float | None = None
+
+
+WINDOW = 20  # The number of recent calls that count, unless more results arrive together.
+MIN_SHARE = 0.8
+MIN_FAILURES = 5
+MIN_TRIALS = 3  # One trial that is called again and again is no outage.
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+# A tested trial waits for this many tests, so the next ones test other trials. Its own request may be at fault.
+TURNS = 3
+# Nobody has called the endpoint for so long that an earlier outage says nothing. Longer than two calls may take.
+STALE_S = 2 * 3600.0
+
+# Signals: the evidence of one call. A failure at the first attempt of a trial is the key of that trial, above 0.
+ANSWERED = 0
+NOT_CONNECTED = -1
+# A trial that failed before may be at fault itself. Its failures prove nothing; otherwise the slowest trials, which
+# time out together at the end of a run, would look like an outage.
+FAILED_AGAIN = -2
+
+# The failures that an endpoint that is down causes.
+OUTAGE_CLASSES = frozenset(
+    {
+        ErrorClass.UNREACHABLE,
+        ErrorClass.CONNECTION,
+        ErrorClass.TIMEOUT,
+        ErrorClass.SERVER_ERROR,
+        ErrorClass.OVERLOADED,
+    }
+)
+
+
+def read_signal(call: Mapping[str, Any], trial_id: int, attempts: int) -> int | None:
+    """Return the signal of a call with these attempt columns, or None if it says nothing about the endpoint.
+
+    `attempts` are the attempts of its trial, including this one.
+    """
+    error_class = call.get("error_class")
+    if error_class == ErrorClass.UNREACHABLE:
+        return NOT_CONNECTED
+    if error_class in OUTAGE_CLASSES:
+        return trial_id if attempts == 1 else FAILED_AGAIN
+    return ANSWERED if call["outcome"] == "ok" or call.get("http_status") else None
+
+
+def is_outage(signals: Sequence[int]) -> bool:
+    """Return whether these calls show an outage: 5 failures of 3 trials or more, and 80 % of the calls."""
+    failures = [signal for signal in signals if signal != ANSWERED]
+    # No request causes a refused connection, so each of them counts like a trial of its own.
+    trials = len(set(failures) - {NOT_CONNECTED}) + failures.count(NOT_CONNECTED)
+    return len(failures) >= MIN_FAILURES and trials >= MIN_TRIALS and len(failures) >= MIN_SHARE * len(signals)
+
+
+def compute_test_wait_s(failed_tests: int) -> float:
+    """Return the seconds until the next test. The wait doubles up to a minute."""
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failed_tests, 60))

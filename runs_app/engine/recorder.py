@@ -19,14 +19,6 @@ from django.db import models, transaction
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, LockedCounters, RunDelta, lock_counters
 from runs_app.engine.endpoint_state import EndpointFeedback, read_limiter
-from runs_app.engine.outages import (
-    OUTAGE_CLASSES,
-    TURNS,
-    compute_test_wait_s,
-    note_signals,
-    read_signal,
-    schedule_test,
-)
 from runs_app.engine.prepared_sql import (
     RELEASE_LOCKS_EARLY,
     Statement,
@@ -36,6 +28,7 @@ from runs_app.engine.prepared_sql import (
     to_pg_json,
     wait_for_disk,
 )
+from runs_app.engine.rate_limiter import OUTAGE_CLASSES, TURNS, compute_test_wait_s, read_signal
 from runs_app.engine.run_lifecycle import is_rejected_too_often
 from runs_app.llm.calls import REPLY_FIELDS, Allowance, ErrorClass
 from runs_app.models import Attempt, Trial, WorkUnit
@@ -223,7 +216,7 @@ def apply_changes(counters: LockedCounters, changes: RecordedChanges) -> None:
         limiter = counters.endpoint.apply_feedback(feedback, counters.in_flight)
         pause = find_longest_pause(counters, changes.held)
         if limiter.down_since is not None and any(feedback.signals) and counters.endpoint.is_open:
-            limiter, wait_s = schedule_test(limiter, counters.endpoint.now)
+            limiter, wait_s = limiter.schedule_test(counters.endpoint.now)
             pause = max(wait_s, pause[0] or 0.0), feedback.failure
         counters.endpoint_delta = EndpointDelta(limiter, feedback.answered, feedback.overloaded, *pause)
 
@@ -409,7 +402,7 @@ def release_failures_of_outage(results: Sequence[Result]) -> None:
     if not failed:
         return
     stored, now = read_limiter(failed[0].claim.counter_keys.endpoint_id)
-    limiter = note_signals(stored, list_signals(results), now)
+    limiter = stored.note_signals(list_signals(results), now)
     if limiter.down_since is None:
         return
     wait_s = TURNS * compute_test_wait_s(limiter.failed_tests)

@@ -13,7 +13,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evalsite.lib.text.number_format import format_duration, format_money
-from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits
 from runs_app.models import Endpoint, Run, Worker
@@ -77,7 +76,7 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
         return Blocker("endpoint", f"Endpoint {endpoint} is inactive: no call starts.")
     paused_until = endpoint.paused_until if endpoint.paused_until and endpoint.paused_until > now else None
     stored = RateLimiterState.from_row(endpoint.throttle)
-    if outage_s := measure_outage_s(stored, now.timestamp()):
+    if outage_s := stored.measure_outage_s(now.timestamp()):
         reason = f": {endpoint.pause_reason.rstrip('.')}" if endpoint.pause_reason else ""
         return Blocker(
             "endpoint",

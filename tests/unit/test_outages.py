@@ -6,22 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine import outages
-from runs_app.engine.outages import (
+from runs_app.engine import rate_limiter
+from runs_app.engine.rate_limiter import (
     ANSWERED,
     FAILED_AGAIN,
     LONGEST_WAIT_S,
     NOT_CONNECTED,
     OUTAGE_CLASSES,
+    PROBES,
     STALE_S,
+    RateLimiterState,
+    RateLimits,
     compute_test_wait_s,
     is_outage,
-    measure_outage_s,
-    note_signals,
     read_signal,
-    schedule_test,
 )
-from runs_app.engine.rate_limiter import PROBES, RateLimiterState, RateLimits
 from runs_app.llm.calls import ErrorClass
 
 NOW = 1_000_000.0
@@ -32,14 +31,14 @@ signals = st.one_of(trials, st.sampled_from([ANSWERED, NOT_CONNECTED, FAILED_AGA
 
 def note_one_by_one(limiter, signals):
     for signal in signals:
-        limiter = note_signals(limiter, [signal], NOW)
+        limiter = limiter.note_signals([signal], NOW)
     return limiter
 
 
 @given(st.lists(trials, min_size=20, max_size=400, unique=True))
 def test_many_trials_that_fail_at_once_are_an_outage(failed):
     working = RateLimiterState(recent=(ANSWERED,) * 20)
-    assert note_signals(working, failed, NOW).down_since == NOW
+    assert working.note_signals(failed, NOW).down_since == NOW
     assert note_one_by_one(working, failed).down_since == NOW
 
 
@@ -53,7 +52,7 @@ def test_one_trial_that_fails_again_and_again_is_no_outage(answered, trial, fail
 def test_trials_that_fail_while_as_many_are_answered_are_no_outage(batches):
     limiter = RateLimiterState(recent=(ANSWERED,) * 20)
     for failed in batches:
-        limiter = note_signals(limiter, [*failed, *[ANSWERED] * len(failed)], NOW)
+        limiter = limiter.note_signals([*failed, *[ANSWERED] * len(failed)], NOW)
         assert limiter.down_since is None
 
 
@@ -68,10 +67,10 @@ def test_refused_connections_of_one_trial_are_an_outage_because_no_request_cause
 
 @given(st.lists(signals, max_size=30), st.lists(signals, max_size=30))
 def test_one_answer_ends_an_outage(before, after):
-    limiter = note_signals(DOWN, [*before, ANSWERED, *after], NOW + 60)
+    limiter = DOWN.note_signals([*before, ANSWERED, *after], NOW + 60)
     assert limiter.down_since in (None, NOW + 60)  # The other calls may begin a new outage.
     assert limiter.failed_tests == 0
-    assert note_signals(DOWN, [ANSWERED], NOW + 60) == RateLimiterState(recent=(ANSWERED,))
+    assert DOWN.note_signals([ANSWERED], NOW + 60) == RateLimiterState(recent=(ANSWERED,))
 
 
 @given(st.lists(signals.filter(lambda signal: signal != ANSWERED), max_size=60))
@@ -84,7 +83,7 @@ def test_the_order_of_results_that_arrive_together_does_not_matter(stored, toget
     limiter = RateLimiterState(recent=tuple(stored[-20:]))
     orders = (together, together[::-1], sorted(together))
     # Among more than a window of results all count; among fewer, all of them and the newest of the earlier ones.
-    assert len({note_signals(limiter, order, NOW).down_since for order in orders}) == 1
+    assert len({limiter.note_signals(order, NOW).down_since for order in orders}) == 1
 
 
 @given(st.lists(signals, max_size=100))
@@ -99,7 +98,7 @@ def test_an_outage_needs_five_failures_and_four_fifths_of_the_calls(calls):
 def test_the_wait_for_the_next_test_doubles_up_to_a_minute(failed_tests):
     wait_s = compute_test_wait_s(failed_tests)
     assert wait_s <= compute_test_wait_s(failed_tests + 1) <= min(LONGEST_WAIT_S, 2 * wait_s)
-    limiter, scheduled_s = schedule_test(replace(DOWN, failed_tests=failed_tests), NOW + 9)
+    limiter, scheduled_s = replace(DOWN, failed_tests=failed_tests).schedule_test(NOW + 9)
     assert (limiter.failed_tests, limiter.tested_at, scheduled_s) == (failed_tests + 1, NOW + 9, wait_s)
 
 
@@ -110,10 +109,10 @@ def test_only_a_few_calls_test_an_endpoint_that_is_down(in_flight):
 
 
 def test_the_duration_of_an_outage_counts_only_while_somebody_calls_the_endpoint():
-    assert measure_outage_s(RateLimiterState(), NOW) == 0
-    assert measure_outage_s(replace(DOWN, tested_at=NOW + 100), NOW + 130) == 130
-    assert measure_outage_s(DOWN, NOW + STALE_S + 1) == 0
-    assert note_signals(DOWN, [NOT_CONNECTED], NOW + STALE_S + 1).down_since == NOW + STALE_S + 1
+    assert RateLimiterState().measure_outage_s(NOW) == 0
+    assert replace(DOWN, tested_at=NOW + 100).measure_outage_s(NOW + 130) == 130
+    assert DOWN.measure_outage_s(NOW + STALE_S + 1) == 0
+    assert DOWN.note_signals([NOT_CONNECTED], NOW + STALE_S + 1).down_since == NOW + STALE_S + 1
 
 
 @pytest.mark.parametrize("error_class", sorted(OUTAGE_CLASSES - {ErrorClass.UNREACHABLE}))
@@ -141,4 +140,4 @@ def test_every_reply_shows_that_the_endpoint_is_up(call, signal):
 
 
 def test_every_class_of_an_outage_may_be_tried_again():
-    assert all(one.kind != "permanent" for one in outages.OUTAGE_CLASSES)
+    assert all(one.kind != "permanent" for one in rate_limiter.OUTAGE_CLASSES)

@@ -6,7 +6,7 @@ import pytest
 
 from grading_app.grading.consistency_check import find_differences
 from runs_app import run_control
-from runs_app.engine import outages
+from runs_app.engine import rate_limiter
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Run
 from runs_app.monitoring.blockers import find_blockers
@@ -18,8 +18,8 @@ ODD = "Question 7?"
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(outages, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(outages, "LONGEST_WAIT_S", 0.04)
+    monkeypatch.setattr(rate_limiter, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT_S", 0.04)
 
 
 def make_run(**fields):
