@@ -18,6 +18,7 @@ from grading_app.models import Adjudication, GradeCondition, Grading, Preference
 from grading_app.models.gradings import allow_superseding
 from grading_app.publish.export import snapshots
 from grading_app.publish.export.snapshot_check import verify
+from grading_app.publish.report.build import freeze_report
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import import stored_rows
 from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
@@ -125,7 +126,7 @@ def make_archived(slug="old"):
 def reports_of_file():
     """Build the report of each experiment once for all tests: it takes most of the time of storing rows."""
     with pytest.MonkeyPatch.context() as snapshot:
-        snapshot.setattr(snapshots, "freeze_report", cache(snapshots.freeze_report))
+        snapshot.setattr(snapshots, "freeze_report", cache(freeze_report))
         yield
 
 
