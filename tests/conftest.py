@@ -145,6 +145,14 @@ def as_(client, people):
     return sign_in
 
 
+@pytest.fixture
+def plain_pictures(monkeypatch):
+    """Replace the figures of reports by an empty drawing, for tests of other content."""
+    from grading_app.publish.report import report_source  # It loads matplotlib.
+
+    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def quick_ends_of_tests():
     """Roll back or empty tables without a new connection, and without a flush.

@@ -16,7 +16,7 @@ from runs_app.models import Run
 from tests import factories
 from tests.page_text import page_text
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 WAITING = "Waiting for a worker</strong> to create a snapshot."
 ENTRIES = {"label": "submission", "reason": "To submit the paper"}
 

@@ -21,7 +21,7 @@ from runs_app.models import Attempt, Run, Trial
 from tests import factories
 from tests.shared_rows import shared_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 
 
 @shared_rows

@@ -28,7 +28,7 @@ from tests.factories.judges import write_ledger
 THOUGHT = "<think>two and two</think>4"
 SHA256 = hashlib.sha256(THOUGHT.encode()).hexdigest()
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 
 
 def make_finished(slug="old", **fields):

@@ -17,7 +17,6 @@ from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
 from grading_app.publish.figures.figure_set import FigureSource
-from grading_app.publish.report import report_source
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import FigureBlock
 from grading_app.results.scores import list_measures
@@ -30,14 +29,9 @@ from tests.factories.studies import make_whole_study
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 
 OWNER = "zelda-of-the-lab"
-
-
-@pytest.fixture(autouse=True)
-def replace_drawings(monkeypatch):
-    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
 
 
 @shared_rows

@@ -44,7 +44,7 @@ from tests.factories.judges import make_grader
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 ITEMS = 20
 
 

@@ -22,7 +22,7 @@ from runs_app.planning.spec_io import build_spec
 from tests import factories
 from tests.page_text import page_text
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 ITEMS = 6
 
 

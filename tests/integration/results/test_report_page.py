@@ -19,7 +19,7 @@ from evalsite.lib import permissions
 from grading_app.grading.scoring import grade
 from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.publish.export.snapshots import make_snapshot
-from grading_app.publish.report import build, files, report_source
+from grading_app.publish.report import build, files
 from grading_app.publish.report.build import build_document, compose
 from grading_app.publish.report.document import SECTION_NAMES, Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.publish.report.files import write_report
@@ -40,12 +40,6 @@ HOSTILE = '</title><script>alert(1)</script> #eval("1") $x$ \\input{/etc/passwd}
 @shared_rows
 def study():
     return make_rated_study()
-
-
-@pytest.fixture
-def plain_pictures(monkeypatch):
-    """Replace figures by an empty drawing, for tests of other content."""
-    monkeypatch.setattr(report_source, "draw_picture", lambda figure, width: ("<svg></svg>", (560, 100)))
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from tests.system.fuzz.forged_snapshots import parse_line
 from tests.system.fuzz.forged_snapshots import read_parts as read_raw_parts
 from tests.system.fuzz.test_forged_snapshots import WHOLE
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 FILE = RECORDED / "schema-5.zip"
 PROMPT, SAMPLER = "rows/runs_app_prompt.jsonl", "rows/runs_app_sampler.jsonl"
 

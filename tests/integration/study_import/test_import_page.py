@@ -30,7 +30,7 @@ from tests.factories.files import build_archive, build_upload
 from tests.integration.dataset_pages.conftest import run_task_now
 from tests.page_text import page_text
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 HEAD = "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,finish_reason,cost_usd,error,raw_response\n"
 ROWS = "small,one,Cat 1,valence,0,done,6,1,stop,0.001,,six\nsmall,one,Wall 2,valence,0,failed,,3,,,Error: lost,\n"
 SOURCES = Path(__file__).parent

@@ -27,7 +27,7 @@ from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_numbered_items, make_rater, make_strict_rubric, rate_all
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 RECORDED = Path(__file__).parent / "snapshots"
 
 

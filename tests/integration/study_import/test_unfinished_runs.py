@@ -22,7 +22,7 @@ from tests.factories.queues import make_numbered_items
 from tests.integration.study_import.test_snapshot_import import change_first_line, read_parts, write_forged_copy
 from tests.page_text import page_text
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 ENDED = {
     "cancelled": "The provider changed its model.",
     "paused": "Paused for the night.",
