@@ -21,7 +21,7 @@ from django.db.models import Sum
 
 from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
-from grading_app.models import GradeCondition
+from grading_app.models import GradeCondition, Grading
 from grading_app.models.gradings import allow_superseding
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
@@ -38,7 +38,6 @@ GRADABLE_TRIALS = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE
 UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
 KEYS = f"SELECT t.id {GRADABLE_TRIALS}"
-GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
 ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens {GRADABLE_TRIALS}
     AND t.id > %(low)s AND t.id <= %(high)s"""
 WRITE = """INSERT INTO grading_app_grading
@@ -164,7 +163,7 @@ class _RuleGrading:
             return None
         runs = Run.objects.filter(pk__in=self._list_runs())
         expected = runs.aggregate(done=Sum("n_done", default=0))["done"]
-        graded = _count_rows(GRADED, {"condition": self.condition})
+        graded = Grading.objects.filter(condition=self.condition).count()
         if not self.with_empty:  # Blank answers may have gradings from before they were excluded.
             empty = Trial.objects.filter(UNUSABLE, run__in=self._list_runs(), answer="")
             expected, graded = (

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.core.cache import cache
 
-from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import fingerprint_results, has_many_answers
 from grading_app.results.frames import CACHE_SECONDS, Outcomes, load_condition_labels, load_outcomes, sum_outcomes
 from grading_app.results.scores import Measure, estimate_pair, list_measures, load_scores, make_scope_parameters
@@ -23,7 +22,7 @@ from grading_app.results.table import Kind, ResultColumn, ResultTable, Row
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import PairedChange, describe_methods, holm
-from runs_app.models import Answer, Experiment, Wave
+from runs_app.models import Answer, Experiment, Trial, Wave
 from runs_app.planning.manifests import ServedModels
 
 LEVEL = 0.05
@@ -205,12 +204,14 @@ def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple
 
 def find_changed_judges(experiment: Experiment, a: Wave, b: Wave) -> set[int]:
     """Return the grade conditions of judges that other models or providers served in wave b, and of their panels."""
-    statement = """SELECT DISTINCT gc.id, r.wave_id, t.served_model, t.served_provider
-        FROM grading_app_gradecondition gc JOIN runs_app_run r ON r.condition_id = gc.judge_condition_id
-        JOIN runs_app_trial t ON t.run_id = r.id
-        WHERE gc.experiment_id = %(experiment)s AND r.wave_id IN (%(a)s, %(b)s) AND t.status = 'done'"""
+    verdicts = "judge_condition__runs__trials"
+    rows = experiment.grade_conditions.order_by().filter(**{
+        "judge_condition__runs__wave__in": (a, b), f"{verdicts}__status": Trial.Status.DONE,
+    }).values_list(
+        "pk", "judge_condition__runs__wave", f"{verdicts}__served_model", f"{verdicts}__served_provider"
+    ).distinct()  # fmt: skip
     pairs: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
-    for judge, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+    for judge, wave, model, provider in rows:
         pairs[judge, wave].append((model, provider))
     served = defaultdict(ServedModels, {key: ServedModels.from_pairs(found) for key, found in pairs.items()})
     changed = {judge for judge, _ in pairs if any(ServedDifference.of(served[judge, a.pk], served[judge, b.pk]))}

@@ -52,6 +52,7 @@ from grading_app.publish.export.study_rows import (
     RUNS,
     TABLES,
     StudyRowReader,
+    select,
 )
 from grading_app.results.cached_aggregates import WORKER_FAILED
 from grading_app.results.headlines import load_headlines
@@ -61,7 +62,7 @@ from runs_app.models import Annotation, Attempt, CachedAnswer, Experiment, Exter
 
 SITE = "site/"
 LATE_HOURS = 24  # A call that was lost may still be answered, and its answer completes its row.
-TRIALS = f"(SELECT id FROM runs_app_trial WHERE run_id IN {RUNS})"
+TRIALS = f"({select('id', Trial, f'run_id IN {RUNS}')})"
 # The tables whose rows leave, in the order in which they return. A snapshot holds them.
 MOVED = tuple(BY_MODEL[model] for model in (Trial, Attempt, Grading, Preference, Adjudication))
 # The tables to which they refer: their keys are needed to translate those of the snapshot.
@@ -75,7 +76,7 @@ WHOLE: dict[type[models.Model], str] = {
     CachedAnswer: f"t.trial_id IN {TRIALS}",
 }
 # Item texts stay, but not their link to the call that wrote them.
-LINKS = f"SELECT t.id, t.trial_id FROM runs_app_itemtext t WHERE t.trial_id IN {TRIALS} ORDER BY t.id"
+LINKS = f"{select('id, trial_id', ItemText, f'trial_id IN {TRIALS}')} ORDER BY id"
 RATED: tuple[Any, ...] = (RatedAnswer, Rating)  # What people rated stays in the database.
 TASK = "grading_app.tasks.move_experiment_rows"
 TIMEOUT_SECONDS = 3000  # Below the retry time of the queue.

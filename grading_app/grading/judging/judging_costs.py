@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connection
+from django.db.models import Max
 
 from evalsite.lib.sql import open_raw_cursor
 from grading_app.grading.judging import grade_conditions
@@ -52,7 +53,6 @@ COUNT_ANSWERS = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")
     count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {TOO_LONG.format(t="a")}),
     count(*) FILTER (WHERE a.truncated), count(*) FILTER (WHERE a.refused), coalesce(max(octet_length(a.answer)), 0)
 FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - constants only
-NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE run_id = %(run)s"
 
 # These answers get the lowest score without a call, with a code for the reason.
 SCORE_WITHOUT_CALL = f"""INSERT INTO grading_app_grading
@@ -135,7 +135,8 @@ class AnswerSelection:
 
     def insert_trials(self, run: Run) -> int:
         """Insert the judge's missing trials into its run, and return their number. The run must be locked."""
-        sample_idx = self._fetch_row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
+        last = run.trials.aggregate(last=Max("sample_idx"))["last"] if self.force else None
+        sample_idx = 0 if last is None else last + 1
         return self._execute(self._build_sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
 
     def score_without_call(self, condition_id: int) -> int:

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
+from django.db.models import Count, Min
+from django.db.models.fields.json import KeyTextTransform
 
+from datasets_app.models import Item
 from evalsite.lib.sql import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
+from grading_app.publish.export.export_tables import TRIALS
 from runs_app.engine.requests import build_question, build_run_design
 from runs_app.models import Experiment, Run, Trial
 from runs_app.scorers.scorers import SCORERS, ScoredAnswer, ScoredItem
@@ -23,11 +26,7 @@ RECORDS = "records"
 SCORER = "final_answer"
 VERSION = 1
 PAGE = 500
-DONE = "SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(run)s AND t.status = 'done'"
-POINTS = """
-SELECT metadata ->> 'point', count(*)::int FROM datasets_app_item WHERE dataset_id = %s AND metadata ? 'point'
-GROUP BY 1 ORDER BY min(position)
-"""
+DONE = f"{TRIALS.keys} AND t.status = 'done'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def record_chunks(experiment: Experiment) -> Iterator[bytes]:
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
     runs = experiment.answer_runs.with_design()
     for run in runs.order_by("pk"):
-        for low, high in iterate_key_ranges(DONE, {"run": run.pk}, PAGE):
+        for low, high in iterate_key_ranges(DONE, {"section": run.pk}, PAGE):
             lines = [
                 json.dumps(record, ensure_ascii=False) + "\n" for record in _build_page(run, low, high, places, rule)
             ]
@@ -52,9 +51,11 @@ def record_chunks(experiment: Experiment) -> Iterator[bytes]:
 
 
 def _list_places(experiment: Experiment) -> dict[str, _Place]:
-    with connection.cursor() as cursor:
-        cursor.execute(POINTS, [experiment.dataset_id])
-        return {point: _Place(step, count) for step, (point, count) in enumerate(cursor.fetchall())}
+    items = Item.objects.filter(dataset=experiment.dataset_id, metadata__has_key="point").order_by()
+    points = items.values_list(KeyTextTransform("point", "metadata")).annotate(
+        number=Count("pk"), first=Min("position")
+    )
+    return {point: _Place(step, number) for step, (point, number, _) in enumerate(points.order_by("first"))}
 
 
 def _build_page(

@@ -18,7 +18,15 @@ from evalsite.lib.history import record_changes
 from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import build_condition_id
-from grading_app.models import Adjudication, CachedAggregate, GradeCondition, Grading, Rating, RatingQueue
+from grading_app.models import (
+    Adjudication,
+    CachedAggregate,
+    GradeCondition,
+    Grading,
+    Rating,
+    RatingQueue,
+    StoredDisagreement,
+)
 from grading_app.models.gradings import allow_superseding
 from grading_app.models.rubrics import Scale
 from grading_app.results.raters.rating_selection import RatingSelection
@@ -99,8 +107,8 @@ class DisagreementPosition:
 def store_disagreements(aggregate: CachedAggregate, selection: RatingSelection) -> int:
     """Replace the stored disagreements of an aggregate, within the caller's transaction. Return their number."""
     ratings, parameters = build_ratings_sql(selection)
+    StoredDisagreement.objects.filter(aggregate=aggregate).delete()
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM grading_app_storeddisagreement WHERE aggregate_id = %s", [aggregate.pk])
         cursor.execute(f"WITH {ratings} {INSERT}", {**parameters, "aggregate": aggregate.pk})
         return int(cursor.rowcount)
 
