@@ -11,15 +11,14 @@ import django
 from django.apps import apps
 from django.core.cache import cache
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from django.db import DatabaseError, connection
 from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
 from django.template.backends.django import DjangoTemplates
 from django.urls import reverse
 from django.utils.formats import get_format
-from psycopg import sql
 
 from evalsite.command_line import COLLECT_AFTER
 from evalsite.lib.ops.data_folder import UMASK
+from evalsite.lib.sql import load_catalogue
 
 # Modules that pages import when they need them. matplotlib and scipy.stats are left out: they take 70 MB each.
 LATE_MODULES = (
@@ -78,21 +77,8 @@ class Handler(WSGIHandler):
         gc.collect()
         gc.freeze()
 
-    @staticmethod
-    def warm_up_thread() -> None:
-        """Open this thread's connection, and let PostgreSQL read what it needs to know of all tables.
-
-        The web server calls this in each thread of pages after `warm_up`. Otherwise the first pages over a connection
-        take 10 to 100 ms more.
-        """
-        tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
-        names = map(sql.Identifier, dict.fromkeys(tables))
-        rows = (sql.SQL("SELECT 1 FROM {} WHERE false").format(name) for name in names)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql.SQL(" UNION ALL ").join(rows))
-        except DatabaseError:  # The pages say what is wrong with the database.
-            connection.close()
+    warm_up_thread = staticmethod(load_catalogue)
+    """The web server calls this in each of the first threads of pages, after `warm_up`."""
 
 
 django.setup(set_prefix=False)

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connection
+from django.apps import apps
+from django.db import DatabaseError, connection
 from django.db.models import Func, IntegerField
+from psycopg import sql
 
 
 def fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -19,6 +21,20 @@ def fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any,
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def load_catalogue() -> None:
+    """Open this thread's connection, and let PostgreSQL read what it needs to know of all tables.
+
+    Otherwise the first pages over a connection take 10 to 100 ms more. Without a database, do nothing.
+    """
+    tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
+    rows = (sql.SQL("SELECT 1 FROM {} WHERE false").format(sql.Identifier(name)) for name in dict.fromkeys(tables))
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL(" UNION ALL ").join(rows))
+    except DatabaseError:  # The pages say what is wrong with the database.
+        connection.close()
 
 
 class OctetLength(Func):

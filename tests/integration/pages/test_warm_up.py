@@ -13,7 +13,7 @@ from django.db import OperationalError, connection, connections
 from gunicorn.workers.gthread import ThreadWorker
 
 from evalsite.lib.ops.gunicorn_worker import WARM_THREADS, WebWorker
-from evalsite.wsgi import Handler
+from evalsite.lib.sql import load_catalogue
 
 CODE = """
 import sys
@@ -85,7 +85,7 @@ def test_the_first_threads_of_pages_are_each_prepared_once(monkeypatch):
 @pytest.mark.django_db
 def test_a_prepared_thread_has_a_connection_whose_server_knows_every_table(django_assert_num_queries):
     with django_assert_num_queries(1) as queries:
-        Handler.warm_up_thread()
+        load_catalogue()
     assert connection.is_usable()
     for model in apps.get_models(include_auto_created=True):
         assert f'"{model._meta.db_table}"' in queries[0]["sql"]
@@ -96,4 +96,4 @@ def test_a_thread_without_a_database_starts_all_the_same(monkeypatch):
         raise OperationalError("the server is starting up")
 
     monkeypatch.setattr(connections["default"], "cursor", fail)
-    Handler.warm_up_thread()
+    load_catalogue()

@@ -1,7 +1,9 @@
 """Every page accepts any value of every parameter that it reads."""
 
-from itertools import islice, product
+from itertools import os
 
+import islice
+import product
 import pytest
 from django.core.signals import request_started
 from django.db import close_old_connections
@@ -121,9 +123,18 @@ def open_connection():
     request_started.connect(close_old_connections)
 
 
+@pytest.fixture
+def own_umask():
+    """Undo what the import of the WSGI application sets: other tests make folders for another user."""
+    before = os.umask(0)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("codec", hostile.BYTE_CODECS)
-def test_a_charset_that_cannot_decode_text_is_ignored(codec, db, open_connection):
+def test_a_charset_that_cannot_decode_text_is_ignored(codec, db, open_connection, own_umask):
     """Call the WSGI application directly, because the test client creates another kind of request."""
     from evalsite.wsgi import application
 
