@@ -1,9 +1,8 @@
 """Every page accepts any value of every parameter that it reads."""
 
-from itertools import os
+import os
+from itertools import islice, product
 
-import islice
-import product
 import pytest
 from django.core.signals import request_started
 from django.db import close_old_connections
