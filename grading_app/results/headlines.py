@@ -2,9 +2,10 @@
 
 The value is the mean, or the correlation with people if the first measure is a rating with human norms, as on Results.
 
-Headlines of small experiments are computed during the request, in one query for all experiments, and cached. A request
-computes those of at most MAX_ANSWERS_PER_REQUEST answers. The next request computes further ones. Headlines of large
-experiments come from stored results, so they appear after somebody has opened the results.
+Headlines come from the stored results, which a worker writes after the last grade. Without stored results of the
+present answers, those of small experiments are computed during the request, in one query for all experiments, and
+cached. A request computes those of at most MAX_ANSWERS_PER_REQUEST answers. The next request computes further ones.
+Those of large experiments may be older than the answers, and appear once their results are stored.
 """
 
 from __future__ import annotations

@@ -95,5 +95,8 @@ def test_a_thread_without_a_database_starts_all_the_same(monkeypatch):
     def fail(*_arguments, **_options):
         raise OperationalError("the server is starting up")
 
+    closed = []
     monkeypatch.setattr(connections["default"], "cursor", fail)
+    monkeypatch.setattr(connections["default"], "close", lambda: closed.append(True))
     load_catalogue()
+    assert closed, "the next request opens a connection of its own"
