@@ -50,6 +50,7 @@ def test_a_report_with_norms_is_short_on_a_laptop_and_whole_on_paper(study, owne
     count_shown = "tables => tables.filter(table => table.checkVisibility({contentVisibilityAuto: true})).length"
     assert tables.evaluate_all(count_shown) == 1, "the scores; others are folded"
     page.emulate_media(media="print")
+    settle(page)
     assert tables.evaluate_all(count_shown) == tables.count() > 10
 
 
