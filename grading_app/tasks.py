@@ -14,6 +14,7 @@ from grading_app.grading.scoring import grade
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.status_report import count_rows
 from grading_app.results.stored_results import get_results
 from grading_app.study_import.import_jobs import run_import
 from grading_app.study_import.stored_rows import perform_move
@@ -40,6 +41,7 @@ def grade_experiment(
         async_task(GRADE, pk, scorers, by)
     elif not experiment.runs.expecting_answers().exists():
         get_results(BoardQuery(experiment))  # Stored now, so that no first reader waits for them.
+        count_rows(experiment)
     graded = {rule.grade_condition_id: rule.graded for rule in report}
     return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
 

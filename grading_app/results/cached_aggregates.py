@@ -48,6 +48,7 @@ AGGREGATES = {
     "lengths": "grading_app.results.raters.length_bias.LENGTHS",
     "pairs": "grading_app.results.raters.pairwise_stats.PAIRS",
     "results": "grading_app.results.stored_results.RESULTS",
+    "row_counts": "grading_app.results.status_report.ROW_COUNTS",
     "calibration": "grading_app.results.figures.calibration.CALIBRATION",
     "agreement": "grading_app.results.raters.agreement_cache.AGREEMENT",
     "disagreements": "grading_app.results.raters.agreement_cache.DISAGREEMENTS",

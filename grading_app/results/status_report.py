@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from django.core.cache import cache
 from django.db.models import Count, Q
 
 from evalsite.lib.text.hashing import hash_content
 from grading_app.grading.judging.verdict_reader import count_unread_verdicts
 from grading_app.models import GradeCondition, Grading
-from grading_app.results.cached_aggregates import find_fresh, has_many_answers
-from grading_app.results.frames import CACHE_SECONDS, estimate_conditions
+from grading_app.results.cached_aggregates import Aggregate, find_fresh, get_aggregate, has_many_answers
+from grading_app.results.frames import estimate_conditions
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.stored_results import RESULTS, get_results
 from runs_app.models import Condition, Experiment, Run, Trial
@@ -25,7 +24,6 @@ from runs_app.monitoring.point_status import report_points
 from runs_app.monitoring.progress import WaveTotals, project_cost, sum_by_wave
 from runs_app.planning.manifests import find_drift_warnings, find_served_warnings
 
-ValueT = TypeVar("ValueT")
 DONE = Q(status=Trial.Status.DONE)
 ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS.items()} | {
     "refused": trials_module.REFUSED,
@@ -46,7 +44,7 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
     counters.
     """
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
-    kinds = _count_answer_kinds(runs)
+    counts = count_rows(experiment)
     all_runs = list(experiment.runs.with_design().order_by("pk"))  # With those of judges.
     waves = [str(wave) for wave in experiment.waves.answered()]
     pooled = f"the scores pool {len(waves)} waves ({', '.join(waves)}); the page Waves tests whether they differ"
@@ -83,47 +81,82 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
         "done": sum(run.n_done for run in runs),
         "failed": sum(run.n_failed for run in runs),
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
-        "runs": [_report_run(run, kinds.get(run.pk, {}), hides_outcomes=runs_a_plan) for run in runs],
+        "runs": [_report_run(run, counts.kinds.get(run.pk, {}), hides_outcomes=runs_a_plan) for run in runs],
         "points": [] if runs_a_plan else report_points(experiment),
-        "rules": report_rules(experiment),
+        "rules": report_rules(experiment, counts.grades),
         "scores": scores,
         "judging": report_judges(experiment),
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(all_runs)],
         "warnings": [
             *find_drift_warnings(experiment),
-            *_find_served_warnings(experiment, all_runs),
+            *counts.served_warnings,
             *([pooled] if len(waves) > 1 else []),
             *notes,
         ],
     }
 
 
-def _count_answer_kinds(runs: list[Run]) -> dict[int, dict[str, int]]:
-    """Return the numbers of answers of each kind by run. They are cached, because all trials are read for them."""
+@dataclass(frozen=True, slots=True)
+class RowsQuery:
+    """A query for the counts over the rows of an experiment."""
 
-    def count() -> dict[int, dict[str, int]]:
-        ended = Trial.objects.filter(run__in=[run.pk for run in runs])
-        ended = ended.filter(status__in=[Trial.Status.DONE, Trial.Status.FAILED])
-        counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
-        rows: Any = ended.order_by().values("run_id").annotate(**counts)
-        return {row["run_id"]: row for row in rows}
-
-    return _cache_until_calls("kinds", runs, count)
+    experiment: Experiment
 
 
-def _find_served_warnings(experiment: Experiment, runs: list[Run]) -> list[str]:
-    """Return the warnings about served models. They are cached, because all attempts are read for them."""
-    routes = {run.endpoint.pk: run.endpoint.provider_routes for run in runs}
-    return _cache_until_calls(
-        f"served:{hash_content(sorted(routes.items()))}", runs, partial(find_served_warnings, experiment)
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """What the status counts row by row.
+
+    kinds: the answers of each kind by run. grades: the gradings of each rule by error code, "" for scored ones.
+    served_warnings: about models that were served as several models or by several providers.
+    """
+
+    kinds: dict[int, dict[str, int]]
+    grades: dict[int, dict[str, int]]
+    served_warnings: list[str]
+
+
+def _count_rows(query: RowsQuery) -> RowCounts:
+    experiment = query.experiment
+    ended = Trial.objects.filter(run__in=experiment.answer_runs, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+    counts: Any = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
+    rows: Any = ended.order_by().values_list("run_id").annotate(**counts)
+    kinds = {run: dict(zip(ANSWER_KINDS, numbers, strict=True)) for run, *numbers in rows}
+    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE)
+    grades: dict[int, dict[str, int]] = {}
+    codes: Any = (
+        Grading.objects.filter(condition__in=rules.values("pk")).order_by().values_list("condition", "parse_error")
     )
+    for rule, code, n in codes.annotate(n=Count("pk")):
+        grades.setdefault(rule, {})[code] = n
+    return RowCounts(kinds, grades, find_served_warnings(experiment))
 
 
-def _cache_until_calls(name: str, runs: list[Run], compute: Callable[[], ValueT]) -> ValueT:
-    """Return a value that is computed again when a counter of calls of these runs changes."""
-    states = [(run.pk, run.n_done, run.n_failed, run.n_attempts) for run in runs]
-    value: ValueT | None = cache.get_or_set(f"{name}:{hash_content(states)}", compute, CACHE_SECONDS)
-    return compute() if value is None else value
+def _fingerprint_rows(query: RowsQuery) -> str:
+    """Return a text that changes with each call, each grading, and the routes of an endpoint."""
+    columns = ("pk", "n_done", "n_failed", "n_attempts", "condition__model__endpoint__provider_routes")
+    runs = query.experiment.runs.order_by("pk").values_list(*columns)
+    rules = query.experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
+    return hash_content([list(runs), list(rules)])
+
+
+ROW_COUNTS = Aggregate(
+    name="row_counts",
+    value_type=lambda: RowCounts,
+    dump=lambda query: [],
+    load=lambda experiment, _: RowsQuery(experiment),
+    fingerprint=_fingerprint_rows,
+    is_large=lambda _: False,
+    compute=lambda queries, _: [_count_rows(query) for query in queries],
+    max_rows=1,
+    is_shared=True,
+)
+
+
+def count_rows(experiment: Experiment) -> RowCounts:
+    """Return the counts over the rows of an experiment. They are stored until another call or grading is recorded."""
+    query = RowsQuery(experiment)
+    return get_aggregate(ROW_COUNTS, experiment.pk, query).value or _count_rows(query)
 
 
 def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
@@ -206,20 +239,17 @@ def _format_optional(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def report_rules(experiment: Experiment) -> list[dict[str, Any]]:
+def report_rules(experiment: Experiment, grades: Mapping[int, Mapping[str, int]]) -> list[dict[str, Any]]:
     """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
     rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
-    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
-    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
-    for pk, code, n in rows.annotate(n=Count("pk")):
-        counts[pk][code] = n
+    counts = {rule: Counter(grades.get(rule.pk, {})) for rule in rules}
     return [
         {
             "grade_condition_id": rule.grade_condition_id,
             "scorer": rule.scorer,
             "parameters": rule.parameters,
-            "scored": counts[rule.pk].pop("", 0),
-            "unread": dict(counts[rule.pk].most_common()),
+            "scored": codes.pop("", 0),
+            "unread": dict(codes.most_common()),
         }
-        for rule in rules
+        for rule, codes in counts.items()
     ]

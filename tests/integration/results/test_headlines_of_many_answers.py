@@ -4,11 +4,12 @@ import pytest
 from django.core.cache import cache
 
 from grading_app.models import CachedAggregate
-from grading_app.results import headlines
+from grading_app.results import headlines, status_report
 from grading_app.results.headlines import load_headlines
 from grading_app.results.status_report import build_status_report
 from grading_app.tasks import grade_experiment
 from runs_app.models import Experiment
+from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 
 pytestmark = pytest.mark.django_db
@@ -72,3 +73,25 @@ def test_a_worker_stores_no_results_while_answers_are_to_come():
     experiment.runs.update(n_pending=1)
     grade_experiment(experiment.pk)
     assert not CachedAggregate.objects.filter(experiment=experiment, name="results").exists()
+
+
+def test_counts_over_rows_are_stored_with_the_results_and_counted_again_after_a_call_or_a_grade(monkeypatch):
+    experiment = make_graded("study")
+    grade_experiment(experiment.pk)
+    cache.clear()  # Another process.
+    counted = []
+    count = status_report._count_rows
+    monkeypatch.setattr(status_report, "_count_rows", lambda query: counted.append(query) or count(query))
+    report = build_status_report(experiment, reads_stored=True)
+    assert counted == []
+    (rule,) = report["rules"]
+    assert (rule["scored"], rule["unread"], report["runs"][0]["refused"]) == (ITEMS, {}, 0)
+
+    (run,) = factories.make_runs(experiment, wave=1, status="done")
+    factories.plan_trials(run, answer=lambda *_: {"answer": "I cannot say.", "refused": True})
+    assert [line["refused"] for line in build_status_report(experiment)["runs"]] == [0, ITEMS]
+    make_gradings(experiment, "substring", lambda trial: None, kind="rule")
+    assert build_status_report(experiment)["rules"][1]["unread"] == {"no_score_in_json": 2 * ITEMS}
+    assert len(counted) == 2
+    build_status_report(experiment)
+    assert len(counted) == 2
