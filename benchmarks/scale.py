@@ -400,13 +400,15 @@ def _make_token() -> str:
 
 
 def store_results(experiments: Iterable[Any]) -> None:
-    """Store the results of these experiments, as a worker does after the last grade."""
-    from grading_app.results.leaderboard import BoardQuery
-    from grading_app.results.stored_results import get_results
+    """Store the results of these experiments, as a worker does after the last grade, and not in this process."""
+    from django.core.cache import cache
+
+    from grading_app import tasks
 
     for experiment in experiments:
-        get_results(BoardQuery(experiment))
+        tasks.store_results(experiment)
     run_requested_computations()
+    cache.clear()
 
 
 def run_requested_computations() -> float:

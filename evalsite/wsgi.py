@@ -55,11 +55,13 @@ class Handler(WSGIHandler):
         The web server calls this in a thread beside the first requests, so that no visitor waits for it.
         """
         from evalsite.middleware import list_zones
+        from grading_app.results.cached_aggregates import prepare_aggregates
 
         reverse("home")  # Imports the pages, and builds the map of their addresses.
         reverse("admin:index")  # Builds the map of the addresses in the admin, to which the navigation links.
         for name in LATE_MODULES:
             import_module(name)
+        prepare_aggregates()
         for model in apps.get_models(include_auto_created=True):
             model._meta.get_fields()
         get_format("DATETIME_FORMAT")  # Imports the formats of the language.

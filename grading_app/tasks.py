@@ -12,7 +12,8 @@ from grading_app.grading.judging.verdict_reader import read_verdicts
 from grading_app.grading.retention import remove_raw_responses
 from grading_app.grading.scoring import grade
 from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
-from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
+from grading_app.publish.figures.figure_set import FigureSource
+from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows, has_many_answers
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.status_report import count_rows
 from grading_app.results.stored_results import get_results
@@ -40,10 +41,17 @@ def grade_experiment(
     if not (all(rule.is_complete for rule in report) and all(one.is_complete for one in verdicts)):
         async_task(GRADE, pk, scorers, by)
     elif not experiment.runs.expecting_answers().exists():
-        get_results(BoardQuery(experiment))  # Stored now, so that no first reader waits for them.
-        count_rows(experiment)
+        store_results(experiment)
     graded = {rule.grade_condition_id: rule.graded for rule in report}
     return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
+
+
+def store_results(experiment: Experiment) -> None:
+    """Store what the first reader of a finished experiment would wait for. More of a large one is stored on request."""
+    get_results(BoardQuery(experiment))
+    count_rows(experiment)
+    if not has_many_answers(experiment, None):
+        FigureSource(experiment).list_figures()
 
 
 def compute_aggregates(keys: list[int]) -> None:

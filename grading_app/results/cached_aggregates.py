@@ -253,6 +253,12 @@ def _load_rows(
     return {row.key: row for row in rows}
 
 
+def prepare_aggregates() -> None:
+    """Import all aggregates and prepare the types of their values, before a page needs them."""
+    for path in AGGREGATES.values():
+        _make_adapter(import_string(path))
+
+
 @lru_cache(maxsize=len(AGGREGATES))
 def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
     from pydantic import TypeAdapter

@@ -195,6 +195,7 @@ AGREEMENT: Aggregate[AgreementQuery, AgreementResult] = Aggregate(
     version=VERSION,
     steps=STEPS,
     max_rows=MAX_STORED,
+    is_shared=True,
 )
 DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     name="disagreements",
