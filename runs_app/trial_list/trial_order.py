@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import F, FloatField, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Length
 
-from runs_app.models import Condition, Experiment, Trial
+from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models.totals import Totals
 from runs_app.trial_list.trial_pagination import PAGE, Search, TrialPage, Unnest, collect_keys
 
@@ -138,10 +138,17 @@ def find_ordered(
         same, beyond = Q(sort_value=value, **{f"pk__{sign}": key}), Q(**{f"sort_value__{sign}": value})
         # The index finds the start of each part. With both in one condition, it would read all rows with this value.
         parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
-    arrays = [collect_keys(part.values("pk")[:limit]) for part in parts]
-    keys = search.runs.order_by().annotate(trial_id=Unnest(*arrays)).values("trial_id")
-    merged: Any = sort(Trial.objects.filter(pk__in=keys))
-    cursors = list(merged.values_list("sort_value", "pk")[:limit])
+
+    def merge(runs: QuerySet[Run], per_run: int) -> Any:
+        arrays = [collect_keys(part.values("pk")[:per_run]) for part in parts]
+        keys = runs.order_by().annotate(trial_id=Unnest(*arrays)).values("trial_id")
+        return sort(Trial.objects.filter(pk__in=keys))
+
+    runs = search.runs
+    if order.is_indexed and not (search.is_indexed or search.rest):
+        # The first trials are in the runs whose own first trials come first.
+        runs = runs.filter(pk__in=merge(runs, 1).values("run")[:limit])
+    cursors = list(merge(runs, limit).values_list("sort_value", "pk")[:limit])
     has_more, cursors = len(cursors) > size, cursors[:size]
     if backwards:
         cursors.reverse()

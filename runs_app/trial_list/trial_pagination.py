@@ -14,7 +14,19 @@ from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import BigIntegerField, Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Value, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    F,
+    Func,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.functions import Cast, Left, Length
 
 from runs_app.models import Run, Trial
@@ -158,10 +170,15 @@ class Search:
         # Adding zero keeps the planner from scanning the whole primary key to find the trials of a few items.
         key = F("id") + 0 if self.items is not None else F("id")
         order = key.asc() if step > 0 else key.desc()
-        arrays = [
-            collect_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in self.branches()
-        ]
-        merged = self.runs.order_by().annotate(trial_id=Unnest(*arrays))
+        branches = [branch.filter(condition).order_by(order).values("id") for branch in self.branches()]
+        runs = self.runs.order_by()
+        if self.items is None and self.annotated is None and not self.rest:
+            # The first keys are in the runs whose own first keys come first. An index has each of these.
+            function = "LEAST" if step > 0 else "GREATEST"
+            firsts = (Subquery(branch[:1], output_field=BigIntegerField()) for branch in branches)
+            begun = runs.annotate(first=Func(*firsts, function=function)).filter(first__isnull=False)
+            runs = runs.filter(pk__in=begun.order_by("first" if step > 0 else "-first").values("pk")[:limit])
+        merged = runs.annotate(trial_id=Unnest(*(collect_keys(branch[:limit]) for branch in branches)))
         return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
 
 

@@ -289,3 +289,56 @@ def test_the_first_trials_of_each_run_are_merged_by_the_database(sums):
         page = trial_order.find_ordered(search, order, size=5)
     assert len(queries) == 1
     assert page.keys == sort_keys(Trial.objects.filter(run__in=sums.runs.all()), VALUES["item"], descending=True)[:5]
+
+
+@shared_rows
+def waves(people_of_file):
+    """Return twelve runs on four items, most of them with few trials: more runs than a page has trials."""
+    experiment = factories.make_experiment(
+        "waves", owner=people_of_file["owner"], dataset=factories.make_dataset("waves", 4),
+        models=[factories.make_model(name) for name in "abc"], status="active",
+    )  # fmt: skip
+    for wave in range(4):
+        for number, run in enumerate(factories.make_runs(experiment, wave=wave, status="done")):
+            factories.plan_trials(
+                run, answer=lambda item, *_, wave=wave, number=number: make_sparse_outcome(item, wave, number)
+            )
+    return experiment
+
+
+def make_sparse_outcome(item, wave, number):
+    kind = (3 * item.position + 5 * wave + 7 * number) % 4
+    return (None, {"answer": "Paris"}, factories.build_failed_fields("timeout"), {"answer": ""})[kind]
+
+
+def walk_keys(find_page):
+    """Return the keys of all pages forward, and of all pages back from the last one."""
+    forward, page = [], find_page()
+    forward += page.keys
+    while page.after is not None:
+        page = find_page(after=page.after)
+        forward += page.keys
+    back = page.keys
+    while page.before is not None:
+        page = find_page(before=page.before)
+        back = page.keys + back
+    return forward, back
+
+
+@pytest.mark.parametrize("status", ["", "failed"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_small_pages_over_many_runs_contain_every_trial_in_order(waves, status, descending):
+    search = trial_pagination.Search(runs=waves.runs.all(), status=status)
+    found = Trial.objects.filter(run__in=waves.runs.all(), **({"status": status} if status else {}))
+    for name in ("item", "status"):
+        order = trial_order.TrialOrder(name, descending, trial_order.INDEXED[name])
+
+        def find_page(order=order, **cursors):
+            parsed = {side: order.parse_cursor(text) for side, text in cursors.items()}
+            return trial_order.find_ordered(search, order, size=3, **parsed)
+
+        expected = sort_keys(found, VALUES[name], descending=descending)
+        assert walk_keys(find_page) == (expected, expected)
+    find = search.find_descending if descending else search.find
+    expected = sort_keys(found, VALUES["id"], descending=descending)
+    assert walk_keys(lambda **cursors: find(size=3, **cursors)) == (expected, expected)
