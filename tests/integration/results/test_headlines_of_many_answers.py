@@ -4,7 +4,8 @@ import pytest
 from django.core.cache import cache
 
 from grading_app.models import CachedAggregate
-from grading_app.results import headlines, status_report
+from grading_app.publish.figures.figure_set import FigureSource
+from grading_app.results import cached_aggregates, headlines, status_report
 from grading_app.results.headlines import load_headlines
 from grading_app.results.status_report import build_status_report
 from grading_app.tasks import grade_experiment
@@ -95,3 +96,16 @@ def test_counts_over_rows_are_stored_with_the_results_and_counted_again_after_a_
     assert len(counted) == 2
     build_status_report(experiment)
     assert len(counted) == 2
+
+
+def test_the_first_reader_of_figures_computes_nothing_that_a_worker_has_stored(monkeypatch):
+    experiment = make_graded("study")
+    make_gradings(experiment, "judge-a", lambda trial: float(trial.item.position % 3 > 0))
+    grade_experiment(experiment.pk)
+    stored = set(CachedAggregate.objects.filter(experiment=experiment).values_list("name", flat=True))
+    assert stored == {"results", "row_counts", "item_scores", "calibration", "agreement", "lengths", "analysis"}
+    names = {figure.name for figure in FigureSource(experiment).list_figures()}
+
+    cache.clear()  # Another process.
+    monkeypatch.setattr(cached_aggregates, "_keep", None)
+    assert {figure.name for figure in FigureSource(experiment).list_figures()} == names > {"calibration", "length"}
