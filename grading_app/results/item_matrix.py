@@ -168,7 +168,11 @@ def load_cells(
 
 
 def _build_statement(scope: Scope, amount: str) -> str:
-    """Return SQL for the cells. A cell shows what the grader read from the answers, or else their beginnings."""
+    """Return SQL for the cells. A cell shows what the grader read from the answers, or else their beginnings.
+
+    OFFSET 0 makes PostgreSQL look up each run and item. Otherwise it reads all trials of a run that its statistics do
+    not know yet.
+    """
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(scope.excluded_answers))
     mean_amount = f"avg({AMOUNTS[amount]}) FILTER (WHERE status = 'done')" if amount else "NULL"
     source, extracted = "grading_app_answerscore", "nullif(left(score_raw, %(excerpt)s), '')"
@@ -185,6 +189,8 @@ def _build_statement(scope: Scope, amount: str) -> str:
             coalesce(mode() WITHIN GROUP (ORDER BY {extracted}),
                 min(nullif(left(answer, %(excerpt)s), '')) FILTER (WHERE status = 'done')),
             {mean_amount}
-        FROM {source}
-        WHERE {IN_SCOPE} AND {OF_MEASURE} AND run_id = ANY(%(runs)s) AND item_id = ANY(%(items)s){filters}
+        FROM unnest(%(runs)s::bigint[]) AS of_run CROSS JOIN unnest(%(items)s::bigint[]) AS of_item CROSS JOIN LATERAL (
+            SELECT * FROM {source}
+            WHERE {IN_SCOPE} AND {OF_MEASURE} AND run_id = of_run AND item_id = of_item{filters} OFFSET 0
+        ) AS answers
         GROUP BY 1, 2"""  # noqa: S608
