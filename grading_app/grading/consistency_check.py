@@ -13,6 +13,7 @@ from django.db.models import Count, Sum
 
 from grading_app.grading.adaptive_decisions import recount_decided_points
 from grading_app.models import StoredRows
+from runs_app.engine.counters import RUNNING_TRIALS
 from runs_app.models import Attempt, Experiment, LedgerEntry, Run
 
 BATCH = 100  # Runs of one update.
@@ -58,16 +59,19 @@ FROM runs_app_experiment e WHERE e.id NOT IN (SELECT experiment_id FROM grading_
 STORED_RUNS = """SELECT r.id FROM runs_app_run r
     JOIN grading_app_storedrows s ON s.experiment_id = r.experiment_id"""
 
-ENDPOINTS = """
+ENDPOINTS = f"""
 SELECT p.id, p.in_flight, coalesce(held.in_flight, 0)
         + (SELECT count(*) FROM runs_app_preflight f WHERE f.status = 'running' AND f.endpoint_id = p.id),
     p.in_batches, coalesce(held.in_batches, 0)
 FROM runs_app_endpoint p LEFT JOIN (
-    SELECT m.endpoint_id, count(t.lease_until) AS in_flight, count(*) - count(t.lease_until) AS in_batches
-    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
-    JOIN runs_app_languagemodel m ON m.id = c.model_id WHERE t.status = 'running' GROUP BY m.endpoint_id
+    SELECT m.endpoint_id, sum(claimed.leased)::int AS in_flight, sum(claimed.n - claimed.leased)::int AS in_batches
+    FROM runs_app_run r CROSS JOIN LATERAL (
+        SELECT count(*) AS n, count(t.lease_until) AS leased FROM {RUNNING_TRIALS} t
+    ) claimed
+    JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+    GROUP BY m.endpoint_id
 ) held ON held.endpoint_id = p.id
-"""
+"""  # noqa: S608 - a constant
 
 # Case k is repetition k / n_items of item k mod n_items. Trials of a pilot beyond these cases do not count.
 POINTS = f"""

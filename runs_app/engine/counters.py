@@ -207,6 +207,9 @@ class CounterDeltas:
         return list(rows.values())
 
 
+# The claimed trials of the run `r`, looked up run by run: no index begins with the status. OFFSET 0 keeps the planner
+# from merging it into a join, for which it may read the whole table.
+RUNNING_TRIALS = "(SELECT * FROM runs_app_trial WHERE run_id = r.id AND status = 'running' OFFSET 0)"
 ADD_PENDING = "UPDATE runs_app_run SET n_pending = n_pending + %s WHERE id = %s"
 
 

@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import transaction
 
 from runs_app.engine.admission import Claim
-from runs_app.engine.counters import CounterKeys, lock_counters
+from runs_app.engine.counters import RUNNING_TRIALS, CounterKeys, lock_counters
 from runs_app.engine.external_calls import (
     INSERT,
     USABLE_TOKENS,
@@ -65,12 +65,12 @@ WITH deleted AS (
 )
 SELECT id FROM deleted
 """
-PREPARED_BY_WORKER = """
+PREPARED_BY_WORKER = f"""
 SELECT t.id, t.token, t.reserved_usd, r.id, r.experiment_id, m.endpoint_id
-FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
-JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE t.status = 'running' AND t.worker_id = %s AND t.item_id IS NULL AND t.messages = '[]'
-"""
+FROM runs_app_run r CROSS JOIN LATERAL {RUNNING_TRIALS} t
+JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.n_running > 0 AND t.worker_id = %s AND t.item_id IS NULL AND t.messages = '[]'
+"""  # noqa: S608 - a constant
 
 
 @dataclass(slots=True)

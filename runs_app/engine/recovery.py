@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from runs_app.engine.admission import Claim, claim_trials
-from runs_app.engine.counters import CounterKeys, lock_counter_rows, lock_counters
+from runs_app.engine.counters import RUNNING_TRIALS, CounterKeys, lock_counter_rows, lock_counters
 from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.engine.recorder import Result, record_results
 from runs_app.llm.calls import ErrorClass
@@ -24,15 +24,15 @@ from runs_app.models import Attempt, Run, Trial
 logger = logging.getLogger("evalsite.drain")
 
 OUTAGES = (OperationalError, InterfaceError)
-CLAIMS_OF_WORKER = """
+CLAIMS_OF_WORKER = f"""
 SELECT t.id, r.id, r.experiment_id, m.endpoint_id, t.token, t.item_id, t.dimension_id, t.sample_idx, t.attempts,
     t.yields, t.reserved_usd, r.reserve_tokens
-FROM runs_app_trial t
-JOIN runs_app_run r ON r.id = t.run_id
+FROM runs_app_run r
+CROSS JOIN LATERAL {RUNNING_TRIALS} t
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE t.status = 'running' AND t.worker_id = %s
-"""
+WHERE r.n_running > 0 AND t.worker_id = %s
+"""  # noqa: S608 - a constant
 CLAIMABLE_RUNS = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id

@@ -2438,9 +2438,6 @@ class Migration(ModelCreation):
                         fields=["run", "attempts", "place", "sample_idx", "item", "dimension"],
                         name="trial_claimable",
                     ),
-                    models.Index(
-                        condition=models.Q(("status", "running")), fields=["lease_until"], name="trial_leases"
-                    ),
                     models.Index(fields=["run", "status", "id"], name="trial_browse"),
                     models.Index(
                         condition=models.Q(("subject__isnull", False)), fields=["subject"], name="trial_judged"

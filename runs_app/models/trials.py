@@ -225,7 +225,7 @@ class Trial(WorkUnit):
                 name="trial_claimable",
                 condition=models.Q(status="pending"),
             ),
-            models.Index(fields=["lease_until"], name="trial_leases", condition=models.Q(status="running")),
+            # Also for the sweep and the watchdog, which read the running trials of the runs that have some.
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
             # For deletions: the verdicts on a run's answers.
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
