@@ -2509,6 +2509,7 @@ class Migration(ModelCreation):
                     ),
                     models.UniqueConstraint(
                         fields=("run", "item", "dimension", "sample_idx", "subject", "rival"),
+                        include=("id",),
                         name="trial_identity",
                         nulls_distinct=False,
                     ),

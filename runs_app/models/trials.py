@@ -207,10 +207,12 @@ class Trial(WorkUnit):
     class Meta:
         ordering = ["pk"]
         constraints = [
+            # With the key, lists find the trials of an item without reading their rows.
             models.UniqueConstraint(
                 fields=["run", "item", "dimension", "sample_idx", "subject", "rival"],
                 name="trial_identity",
                 nulls_distinct=False,
+                include=["id"],
             ),
             models.CheckConstraint(
                 condition=models.Q(status="running", token__isnull=False)
