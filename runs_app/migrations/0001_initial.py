@@ -2462,6 +2462,7 @@ class Migration(ModelCreation):
                             ),
                         ),
                         fields=["run", "id"],
+                        include=["truncated", "refused"],
                         name="trial_unusable",
                     ),
                     models.Index(
