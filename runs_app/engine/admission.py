@@ -227,12 +227,15 @@ def claim_shares(
         delta.running += n
         delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
-    claims = []
-    for run_id, trial_id, item_id, dimension_id, sample_idx, attempts, yields, _ in rows:
-        keys, demand = counters.get_counter_keys(run_id), demands[run_id]
-        reserved = demand.reserve_usd, demand.reserve_tokens, batch is not None
-        claims.append(Claim(trial_id, keys, token, item_id, dimension_id, sample_idx, attempts, yields, *reserved))
-    return claims
+    # Built at once, because other workers wait for the endpoint meanwhile.
+    keys = {run_id: counters.get_counter_keys(run_id) for run_id in shares}
+    reserved = {
+        run_id: (demand.reserve_usd, demand.reserve_tokens, batch is not None) for run_id, demand in demands.items()
+    }
+    return [
+        Claim(trial_id, keys[run_id], token, item_id, dimension_id, sample_idx, attempts, yields, *reserved[run_id])
+        for run_id, trial_id, item_id, dimension_id, sample_idx, attempts, yields, _ in rows
+    ]
 
 
 def cannot_afford_trial(demand: Demand, budgets: dict[int, Decimal | None]) -> bool:
