@@ -28,6 +28,23 @@ def test_claims_of_a_silent_worker_are_released_when_their_lease_expires(run):
     assert find_differences() == []
 
 
+def test_claims_are_released_although_their_run_was_paused_and_sends_batches_now(run):
+    admit(register_worker(), 3)
+    Run.objects.filter(pk=run.pk).update(status=Run.Status.PAUSED, is_batched=True)
+    assert sweep_expired() == 0
+    expire_leases()
+    assert sweep_expired() == 3
+    assert find_differences() == []
+
+
+def test_the_check_counts_claims_from_their_rows_although_the_run_counts_none(run):
+    admit(register_worker(), 3)
+    Run.objects.filter(pk=run.pk).update(n_running=0)
+    Endpoint.objects.update(in_flight=0)
+    differences = {(difference.counter, difference.counted, difference.in_rows) for difference in find_differences()}
+    assert differences == {("n_running", 0, 3), ("in_flight", 0, 3)}
+
+
 def test_a_crash_counts_as_an_attempt_so_a_trial_that_kills_workers_fails(run):
     for _ in range(3):
         admit(register_worker(), 6)
