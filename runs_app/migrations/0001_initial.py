@@ -2462,7 +2462,7 @@ class Migration(ModelCreation):
                             ),
                         ),
                         fields=["run", "id"],
-                        include=["truncated", "refused"],
+                        include=["truncated"],
                         name="trial_unusable",
                     ),
                     models.Index(

@@ -233,9 +233,7 @@ class Trial(WorkUnit):
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
             models.Index(fields=["rival"], name="trial_compared", condition=models.Q(rival__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
-            models.Index(
-                fields=["run", "id"], name="trial_unusable", condition=UNUSABLE, include=["truncated", "refused"]
-            ),
+            models.Index(fields=["run", "id"], name="trial_unusable", condition=UNUSABLE, include=["truncated"]),
             # For the retention rule: few answers differ from their raw response.
             models.Index(fields=["run", "id"], name="trial_raw", condition=models.Q(raw_response__isnull=False)),
         ]

@@ -1,10 +1,13 @@
 """Pages over many trials use indexes; no query plan scans the table."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings
 
 RUNS, ITEMS, SAMPLES = 6, 200, 50
 
@@ -59,6 +62,44 @@ def test_no_page_of_trials_scans_the_table(runs_of_sixty_thousand_trials, as_):
     for query in [*QUERIES, *deep, f"after={middle}", f"before={middle}", f"run={run.pk}&error=timeout&after={middle}"]:
         for plan in iterate_plans(client, f"/trials/?{query}"):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [("item=item-7", "trial_identity"), ("sort=-item", "trial_identity"), ("truncated=true", "trial_unusable")],
+)
+def test_searches_and_counts_read_no_rows_but_those_of_the_page(runs_of_sixty_thousand_trials, as_, query, index):
+    """Plans are those of large tables: the few pages of these would be read as a whole."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+    plans = [plan for plan in iterate_plans(as_("viewer"), f"/trials/?{query}") if index in plan]
+    assert plans
+    for plan in plans:
+        assert re.findall(rf"(Index.* Scan)(?: Backward)? using {index}", plan) == ["Index Only Scan"] * plan.count(
+            index
+        )
+
+
+@pytest.mark.slow
+def test_the_matrix_reads_only_the_answers_it_shows(runs_of_sixty_thousand_trials, people, as_):
+    """The statistics of the table are older than these runs, so that the planner expects few trials of them."""
+    experiment = make_answered_experiment("study", owner=people["owner"], items=100, models=["small"], samples=20)
+    make_gradings(experiment, "exact", lambda trial: float(trial.item.position % 2), kind="rule")
+    with CaptureQueriesContext(connection) as queries:
+        assert as_("owner").get("/experiments/study/matrix/").status_code == 200
+    (cells,) = [query["sql"] for query in queries if "array_agg(score)" in query["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {cells}")
+        ((plan,),) = cursor.fetchall()
+    reads = [node for node in iterate_nodes(plan[0]["Plan"]) if node.get("Relation Name") == "runs_app_trial"]
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in reads) == 50 * 20
+    assert sum(node.get("Rows Removed by Filter", 0) for node in reads) == 0
+
+
+def iterate_nodes(node):
+    yield node
+    for child in node.get("Plans", []):
+        yield from iterate_nodes(child)
 
 
 @pytest.mark.slow
