@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
+
+from tests.factories.http_servers import serve
 
 FIRST, SECOND = "1" * 40, "2" * 40
 
@@ -87,17 +88,9 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve_hub(repository="lab/sums"):
     hub = Hub(repository)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("OfHub", (Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    hub.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serve(ThreadingHTTPServer(("127.0.0.1", 0), type("OfHub", (Handler,), {"hub": hub}))) as server:
+        hub.address = f"http://127.0.0.1:{server.server_port}"
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 import base64
 import hashlib
 import json
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import yaml
+
+from tests.factories.http_servers import serve
 
 COMMIT = "c" * 40
 
@@ -103,10 +104,5 @@ def open_hub():
     """Serve for the block. Yield the address and the repositories."""
     repositories: dict[str, dict[str, bytes]] = {}
     handler = type("OwnHub", (Hub,), {"repositories": repositories})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serve(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", repositories
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -10,6 +10,8 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.factories.http_servers import serve
+
 USAGE = {"prompt_tokens": 12, "completion_tokens": 4, "total_tokens": 16}
 
 
@@ -130,10 +132,5 @@ def list_events(text, body):
 def model_server():
     """Serve for the block. Yield the address and the class that collects the requests."""
     handler = type("CollectingServer", (ModelServer,), {"requests": [], "lock": threading.Lock()})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serve(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", handler
-    finally:
-        server.shutdown()
-        server.server_close()

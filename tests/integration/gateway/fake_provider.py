@@ -1,7 +1,6 @@
 """A fake provider that returns a given reply and records its requests."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from urllib.parse import parse_qsl
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.factories.http_servers import serve
 
 
 @dataclass
@@ -89,14 +90,9 @@ def run_fake_provider() -> Iterator[FakeProvider]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        fake.url = f"http://127.0.0.1:{server.server_port}"
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 PRIVATE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

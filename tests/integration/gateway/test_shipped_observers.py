@@ -4,7 +4,6 @@ import gzip
 import json
 import logging
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from django.test import override_settings
@@ -13,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from evalsite.lib.ops import environment
 from evalsite.lib.ops.json_log import JsonFormatter
 from runs_app.llm import call_observer, shipped_observers
+from tests.factories.http_servers import serve
 from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
 
@@ -34,13 +34,11 @@ def collector(monkeypatch):
         def log_message(self, *arguments):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    shipped_observers.get_tracer.cache_clear()
-    yield spans
-    shipped_observers.get_tracer.cache_clear()
-    server.shutdown()
+    with serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        shipped_observers.get_tracer.cache_clear()
+        yield spans
+        shipped_observers.get_tracer.cache_clear()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import json
 import socketserver
-import threading
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,6 +18,7 @@ from runs_app import tasks
 from runs_app.models import Notification, NotificationChoice, Run
 from runs_app.notifications import find_webhook_problem, notice_events, send_due
 from tests import factories
+from tests.factories.http_servers import serve
 
 
 class ReceivingServer(ThreadingHTTPServer):
@@ -47,12 +47,9 @@ class Receiver(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver(settings):
-    server = ReceivingServer()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    settings.WEBHOOK_HOSTS = [f"127.0.0.1:{server.server_port}"]
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serve(ReceivingServer()) as server:
+        settings.WEBHOOK_HOSTS = [f"127.0.0.1:{server.server_port}"]
+        yield server
 
 
 @pytest.fixture
@@ -90,14 +87,12 @@ def test_mail_goes_through_a_mail_server_and_waits_while_there_is_none(experimen
     server.received = []
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.server_address[1]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    choose(experiment.owner)
-    finish(experiment)
-    notice_events()
-    assert send_due() == 1
-    assert "Subject: pilot: All runs have ended" in server.received[0]
-    server.shutdown()
-    server.server_close()
+    with serve(server):
+        choose(experiment.owner)
+        finish(experiment)
+        notice_events()
+        assert send_due() == 1
+        assert "Subject: pilot: All runs have ended" in server.received[0]
 
     move(experiment, "stopped")
     notice_events()

@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,6 +19,7 @@ from django.core.management import get_commands, load_command_class
 from django.urls import reverse
 
 from evalsite.lib.ops.environment import KNOWN_NAMES
+from tests.factories.http_servers import serve
 from tests.system.up.conftest import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -219,12 +219,8 @@ class Echo(BaseHTTPRequestHandler):
 @pytest.fixture
 def upstream():
     """Return the port of such a site."""
-    with HTTPServer(("127.0.0.1", 0), Echo) as echo:
-        thread = threading.Thread(target=echo.serve_forever, daemon=True)
-        thread.start()
+    with serve(HTTPServer(("127.0.0.1", 0), Echo)) as echo:
         yield echo.server_port
-        echo.shutdown()
-        thread.join(30)
 
 
 @pytest.fixture
