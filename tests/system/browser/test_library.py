@@ -58,6 +58,24 @@ def test_the_pages_of_the_library_look_right(parts, curator, visitor, checked_in
         check_everything(page, checked_in_all_views, f"library, {name}")
 
 
+def test_the_link_to_a_new_prompt_keeps_its_focus_when_the_choices_of_a_dataset_arrive(parts, owner, visitor):
+    page = visitor(owner)
+    page.goto("/experiments/new/")
+    held = []
+    page.route("**/experiments/new/choices/prompts/", lambda route: held.append(route))
+    with page.expect_request("**/experiments/new/choices/prompts/"):
+        page.locator("[name=dataset]").select_option(label="capitals@1")
+    link = page.get_by_role("link", name="New prompt…")
+    before = link.get_attribute("href")
+    link.focus()
+    with page.expect_response("**/experiments/new/choices/prompts/"):
+        held[0].continue_()
+    expect(link).not_to_have_attribute("href", before)
+    expect(link).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="New prompt")).to_be_visible()
+
+
 def test_a_prompt_is_made_in_the_dialog_by_keyboard_alone_and_comes_back_ticked(parts, owner, visitor, checked):
     page = visitor(owner)
     page.goto("/experiments/new/")
