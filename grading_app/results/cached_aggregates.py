@@ -20,14 +20,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from django.core.cache import cache
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
@@ -176,7 +176,8 @@ def get_aggregates_across(
         small = dict(zip(missing, values, strict=True))
         if aggregate.is_shared:
             queries = {key: by_key[key] for key in missing}
-            _keep(aggregate, queries, small, experiment_ids, fingerprints, read_at)
+            with suppress(OperationalError):  # Of a full disk. This process has the values all the same.
+                _keep(aggregate, queries, small, experiment_ids, fingerprints, read_at)
     elif missing:
         rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
     for key, row in rows.items():
@@ -204,6 +205,13 @@ def find_fresh(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: 
     return value
 
 
+def store_aggregate(aggregate: Aggregate[QueryT, Any], experiment_id: int, query: QueryT) -> None:
+    """Compute the value of a query, and store it for all processes."""
+    key, fingerprint, read_at = aggregate.key(query), aggregate.fingerprint(query), timezone.now()
+    (value,) = aggregate.compute([query], lambda _: None)
+    _keep(aggregate, {key: query}, {key: value}, {key: experiment_id}, {key: fingerprint}, read_at)
+
+
 def _keep(
     aggregate: Aggregate[QueryT, ValueT],
     queries: Mapping[str, QueryT],
@@ -212,7 +220,7 @@ def _keep(
     fingerprints: Mapping[str, str],
     read_at: datetime,
 ) -> None:
-    """Store values that a request computed. A worker that computes one of them meanwhile replaces it."""
+    """Store values that are computed. A worker that computes one of them meanwhile replaces it."""
     now = timezone.now()
     rows = [
         CachedAggregate(

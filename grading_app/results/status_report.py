@@ -105,7 +105,7 @@ class RowsQuery:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What the status counts row by row.
+    """Counts over the rows of an experiment, for its status.
 
     kinds: the answers of each kind by run. grades: the gradings of each rule by error code, "" for scored ones.
     served_warnings: about models that were served as several models or by several providers.
@@ -149,12 +149,11 @@ ROW_COUNTS = Aggregate(
     is_large=lambda _: False,
     compute=lambda queries, _: [_count_rows(query) for query in queries],
     max_rows=1,
-    is_shared=True,
 )
 
 
 def count_rows(experiment: Experiment) -> RowCounts:
-    """Return the counts over the rows of an experiment. They are stored until another call or grading is recorded."""
+    """Return the counts over the rows of an experiment, stored or counted now. A full disk does not prevent that."""
     query = RowsQuery(experiment)
     return get_aggregate(ROW_COUNTS, experiment.pk, query).value or _count_rows(query)
 
