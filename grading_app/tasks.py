@@ -18,10 +18,10 @@ from grading_app.results.cached_aggregates import (
     WORKER_FAILED,
     compute_rows,
     has_many_answers,
-    store_aggregate,
+    store_all_values,
 )
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.status_report import ROW_COUNTS, RowsQuery
+from grading_app.results.status_report import count_rows
 from grading_app.results.stored_results import get_results
 from grading_app.study_import.import_jobs import run_import
 from grading_app.study_import.stored_rows import perform_move
@@ -54,10 +54,11 @@ def grade_experiment(
 
 def store_results(experiment: Experiment) -> None:
     """Store what the first reader of a finished experiment would wait for. More of a large one is stored on request."""
-    get_results(BoardQuery(experiment))
-    store_aggregate(ROW_COUNTS, experiment.pk, RowsQuery(experiment))
-    if not has_many_answers(experiment, None):
-        FigureSource(experiment).list_figures()
+    with store_all_values():
+        get_results(BoardQuery(experiment))
+        count_rows(experiment)
+        if not has_many_answers(experiment, None):
+            FigureSource(experiment).list_figures()
 
 
 def compute_aggregates(keys: list[int]) -> None:

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -65,6 +66,7 @@ QUERY_INVALID = "a selected rater, condition or wave no longer exists"
 # While rows change, pause between two computations: PAUSE_FACTOR times the last duration, but at least MIN_PAUSE_S.
 MIN_PAUSE_S, PAUSE_FACTOR = 30.0, 10.0
 CLAIM_TIMEOUT = timedelta(minutes=15)
+_stores_all = ContextVar("_stores_all", default=False)
 StepReporter = Callable[[str], None]
 """Reports the current step of a computation."""
 MAX_ANSWERS_PER_REQUEST = 20_000
@@ -174,7 +176,7 @@ def get_aggregates_across(
         read_at = timezone.now()
         values = aggregate.compute([by_key[key] for key in missing], lambda _: None)
         small = dict(zip(missing, values, strict=True))
-        if aggregate.is_shared:
+        if aggregate.is_shared or _stores_all.get():
             queries = {key: by_key[key] for key in missing}
             with suppress(OperationalError):  # Of a full disk. This process has the values all the same.
                 _keep(aggregate, queries, small, experiment_ids, fingerprints, read_at)
@@ -193,6 +195,16 @@ def get_aggregates_across(
     return [cached[key] for key in keys]
 
 
+@contextmanager
+def store_all_values() -> Iterator[None]:
+    """Within the block, store each small value that is computed, also of aggregates that are not shared."""
+    token = _stores_all.set(True)
+    try:
+        yield
+    finally:
+        _stores_all.reset(token)
+
+
 def find_fresh(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> ValueT | None:
     """Return the value of a query if it is stored for the rows as they are, else None. Nothing is computed."""
     key, fingerprint = aggregate.key(query), aggregate.fingerprint(query)
@@ -203,13 +215,6 @@ def find_fresh(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: 
             value = _make_adapter(aggregate).validate_python(row.value)
             cache.set(_make_cache_key(key, fingerprint), value, CACHE_SECONDS)
     return value
-
-
-def store_aggregate(aggregate: Aggregate[QueryT, Any], experiment_id: int, query: QueryT) -> None:
-    """Compute the value of a query, and store it for all processes."""
-    key, fingerprint, read_at = aggregate.key(query), aggregate.fingerprint(query), timezone.now()
-    (value,) = aggregate.compute([query], lambda _: None)
-    _keep(aggregate, {key: query}, {key: value}, {key: experiment_id}, {key: fingerprint}, read_at)
 
 
 def _keep(

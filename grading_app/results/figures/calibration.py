@@ -91,7 +91,6 @@ CALIBRATION = make_answer_aggregate(
     dump=lambda _: [],
     load=lambda experiment, wave, _: CalibrationQuery(experiment, wave),
     step="comparing judges with a reference",
-    is_shared=True,
 )
 
 

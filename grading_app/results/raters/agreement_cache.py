@@ -195,7 +195,6 @@ AGREEMENT: Aggregate[AgreementQuery, AgreementResult] = Aggregate(
     version=VERSION,
     steps=STEPS,
     max_rows=MAX_STORED,
-    is_shared=True,
 )
 DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     name="disagreements",

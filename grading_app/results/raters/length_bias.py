@@ -122,7 +122,7 @@ def _measure_all(
 
 
 LENGTHS = make_verdict_aggregate(
-    "lengths", ScoresByLength | LongerWins, _measure_all, lambda condition, _among: [condition.pk], is_shared=True
+    "lengths", ScoresByLength | LongerWins, _measure_all, lambda condition, _among: [condition.pk]
 )
 
 

@@ -64,8 +64,6 @@ def make_verdict_aggregate(
     value_type: Any,
     compute_values: Callable[[Sequence[GradeCondition], GradeConditions], Mapping[int, ValueT]],
     list_sources: Callable[[GradeCondition, GradeConditions], Collection[int]],
-    *,
-    is_shared: bool = False,
 ) -> Aggregate[VerdictQuery, ValueT]:
     """Return an aggregate over verdicts.
 
@@ -97,7 +95,6 @@ def make_verdict_aggregate(
         compute=compute,
         version=VERSION,
         steps=("adding up",),
-        is_shared=is_shared,
     )
 
 

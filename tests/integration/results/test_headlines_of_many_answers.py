@@ -107,5 +107,6 @@ def test_the_first_reader_of_figures_computes_nothing_that_a_worker_has_stored(m
     names = {figure.name for figure in FigureSource(experiment).list_figures()}
 
     cache.clear()  # Another process.
-    monkeypatch.setattr(cached_aggregates, "_keep", None)
-    assert {figure.name for figure in FigureSource(experiment).list_figures()} == names > {"calibration", "length"}
+    monkeypatch.setattr(cached_aggregates, "_keep", None)  # Called with each value that is computed.
+    with cached_aggregates.store_all_values():
+        assert {figure.name for figure in FigureSource(experiment).list_figures()} == names > {"calibration", "length"}
