@@ -54,8 +54,8 @@ def grade_experiment(
 
 def store_results(experiment: Experiment) -> None:
     """Store what the first reader of a finished experiment would wait for. More of a large one is stored on request."""
+    get_results(BoardQuery(experiment))
     with store_all_values():
-        get_results(BoardQuery(experiment))
         count_rows(experiment)
         if not has_many_answers(experiment, None):
             FigureSource(experiment).list_figures()

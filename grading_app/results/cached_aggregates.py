@@ -180,6 +180,8 @@ def get_aggregates_across(
             queries = {key: by_key[key] for key in missing}
             with suppress(OperationalError):  # Of a full disk. This process has the values all the same.
                 _keep(aggregate, queries, small, experiment_ids, fingerprints, read_at)
+    elif missing and _stores_all.get():
+        cached |= {key: Cached(None, fingerprints[key]) for key in missing}
     elif missing:
         rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
     for key, row in rows.items():
@@ -197,7 +199,10 @@ def get_aggregates_across(
 
 @contextmanager
 def store_all_values() -> Iterator[None]:
-    """Within the block, store each small value that is computed, also of aggregates that are not shared."""
+    """Within the block, store each small value that is computed, also of aggregates that are not shared.
+
+    No large value is computed or requested.
+    """
     token = _stores_all.set(True)
     try:
         yield

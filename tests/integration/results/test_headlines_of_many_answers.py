@@ -103,7 +103,7 @@ def test_the_first_reader_of_figures_computes_nothing_that_a_worker_has_stored(m
     make_gradings(experiment, "judge-a", lambda trial: float(trial.item.position % 3 > 0))
     grade_experiment(experiment.pk)
     stored = set(CachedAggregate.objects.filter(experiment=experiment).values_list("name", flat=True))
-    assert stored == {"results", "row_counts", "item_scores", "calibration", "agreement", "lengths", "analysis"}
+    assert stored == {"results", "row_counts", "item_scores", "calibration", "agreement", "lengths"}
     names = {figure.name for figure in FigureSource(experiment).list_figures()}
 
     cache.clear()  # Another process.
