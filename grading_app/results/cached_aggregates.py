@@ -10,9 +10,9 @@ To add one:
 
 A value is valid while its fingerprint equals the fingerprint of the rows. Fingerprints are read from counters, in a
 constant number of queries. If rows change during the computation, the value is out of date at once. Django's cache
-holds small values, in each process. One `CachedAggregate` row for each query holds the last large value, and the last
-small one if the aggregate is shared. Pages show an outdated large value with its time while a worker computes the next
-one.
+holds small values, in each process. One `CachedAggregate` row for each query holds the last large value. It also holds
+the last small one if the aggregate is shared, or if a worker computed it in `store_all_values`. Pages show an outdated
+large value with its time while a worker computes the next one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ QUERY_INVALID = "a selected rater, condition or wave no longer exists"
 # While rows change, pause between two computations: PAUSE_FACTOR times the last duration, but at least MIN_PAUSE_S.
 MIN_PAUSE_S, PAUSE_FACTOR = 30.0, 10.0
 CLAIM_TIMEOUT = timedelta(minutes=15)
-_stores_all = ContextVar("_stores_all", default=False)
+_stores_all = ContextVar("_stores_all", default=False)  # True within `store_all_values`.
 StepReporter = Callable[[str], None]
 """Reports the current step of a computation."""
 MAX_ANSWERS_PER_REQUEST = 20_000

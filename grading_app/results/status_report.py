@@ -97,13 +97,6 @@ def build_status_report(experiment: Experiment, *, reads_stored: bool = False) -
 
 
 @dataclass(frozen=True, slots=True)
-class RowsQuery:
-    """A query for the counts over the rows of an experiment."""
-
-    experiment: Experiment
-
-
-@dataclass(frozen=True, slots=True)
 class RowCounts:
     """Counts over the rows of an experiment, for its status.
 
@@ -116,8 +109,7 @@ class RowCounts:
     served_warnings: list[str]
 
 
-def _count_rows(query: RowsQuery) -> RowCounts:
-    experiment = query.experiment
+def _count_rows(experiment: Experiment) -> RowCounts:
     ended = Trial.objects.filter(run__in=experiment.answer_runs, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
     counts: Any = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
     rows: Any = ended.order_by().values_list("run_id").annotate(**counts)
@@ -132,30 +124,29 @@ def _count_rows(query: RowsQuery) -> RowCounts:
     return RowCounts(kinds, grades, find_served_warnings(experiment))
 
 
-def _fingerprint_rows(query: RowsQuery) -> str:
+def _fingerprint_rows(experiment: Experiment) -> str:
     """Return a text that changes with each call, each grading, and the routes of an endpoint."""
     columns = ("pk", "n_done", "n_failed", "n_attempts", "condition__model__endpoint__provider_routes")
-    runs = query.experiment.runs.order_by("pk").values_list(*columns)
-    rules = query.experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
+    runs = experiment.runs.order_by("pk").values_list(*columns)
+    rules = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
     return hash_content([list(runs), list(rules)])
 
 
 ROW_COUNTS = Aggregate(
     name="row_counts",
     value_type=lambda: RowCounts,
-    dump=lambda query: [],
-    load=lambda experiment, _: RowsQuery(experiment),
+    dump=lambda _: [],
+    load=lambda experiment, _: experiment,
     fingerprint=_fingerprint_rows,
     is_large=lambda _: False,
-    compute=lambda queries, _: [_count_rows(query) for query in queries],
+    compute=lambda experiments, _: [_count_rows(experiment) for experiment in experiments],
     max_rows=1,
 )
 
 
 def count_rows(experiment: Experiment) -> RowCounts:
-    """Return the counts over the rows of an experiment, stored or counted now. A full disk does not prevent that."""
-    query = RowsQuery(experiment)
-    return get_aggregate(ROW_COUNTS, experiment.pk, query).value or _count_rows(query)
+    """Return the counts over the rows of an experiment, as a worker stored them, or counted now. Nothing is written."""
+    return get_aggregate(ROW_COUNTS, experiment.pk, experiment).value or _count_rows(experiment)
 
 
 def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:

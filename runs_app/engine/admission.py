@@ -227,7 +227,7 @@ def claim_shares(
         delta.running += n
         delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
-    # Built at once, because other workers wait for the endpoint meanwhile.
+    # Keys and reservations are read once for each run, because other workers wait for the endpoint meanwhile.
     keys = {run_id: counters.get_counter_keys(run_id) for run_id in shares}
     reserved = {
         run_id: (demand.reserve_usd, demand.reserve_tokens, batch is not None) for run_id, demand in demands.items()

@@ -50,8 +50,10 @@ def test_a_report_with_norms_is_short_on_a_laptop_and_whole_on_paper(study, owne
     count_shown = "tables => tables.filter(table => table.checkVisibility({contentVisibilityAuto: true})).length"
     assert tables.evaluate_all(count_shown) == 1, "the scores; others are folded"
     page.emulate_media(media="print")
-    settle(page)
-    assert tables.evaluate_all(count_shown) == tables.count() > 10
+    assert tables.count() > 10
+    page.wait_for_function(
+        f"n => ({count_shown})([...document.querySelectorAll('.report-text table')]) === n", arg=tables.count()
+    )
 
 
 def test_a_report_is_readable_on_a_phone_in_the_dark_theme(study, visitor):
