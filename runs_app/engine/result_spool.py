@@ -11,7 +11,6 @@ not flushed to the disk: it survives the end of a process, but not a power cut.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from django.db import DatabaseError
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from evalsite.lib.ops.file_lock import lock_file
 from runs_app.engine.prepared_calls import StartedCall, recover_prepared, store_starts
 from runs_app.engine.recorder import Result
 from runs_app.engine.recovery import OUTAGES, record_each
@@ -92,7 +92,7 @@ def _create_locked_file(path: Path) -> int:
     temporary = path.with_suffix(".new")
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(file, waits=False)
         temporary.rename(path)
     except OSError:
         os.close(file)
@@ -115,7 +115,7 @@ def _record_orphaned_file(path: Path) -> int:
         return 0
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file, waits=False)
         except OSError:
             return 0
         worker = Worker.objects.filter(name=path.stem).first()

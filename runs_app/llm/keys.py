@@ -8,7 +8,6 @@ machines need the variable in theirs.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 from django.conf import settings
 
 from evalsite.lib.ops.environment import KEY_PREFIX
+from evalsite.lib.ops.file_lock import hold_lock, open_lock_file
 from runs_app.llm.providers import PROVIDERS
 
 FILE_NAME = "provider_keys.json"
@@ -55,8 +55,7 @@ def store_key(name: str, key: str) -> None:
     if len(key) > MAX_CHARS or any(not "!" <= character <= "~" for character in key):
         raise KeyRefused("A key has no spaces, no line breaks and no letters with accents. Copy it again.")
     folder = Path(settings.DATA_DIR)
-    with (folder / f"{FILE_NAME}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Two operators may store keys at once.
+    with hold_lock(open_lock_file(folder / f"{FILE_NAME}.lock")):  # Two operators may store keys at once.
         keys = {**load_stored_keys(), name: key}
         content = json.dumps({name: key for name, key in sorted(keys.items()) if key})
         draft = folder / f".{FILE_NAME}.{secrets.token_hex(4)}"

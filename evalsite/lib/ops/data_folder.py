@@ -6,11 +6,12 @@ Folders have mode 0700 and files mode 0600, so they are unreadable for other acc
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from evalsite.lib.ops.file_lock import hold_lock, open_lock_file
 
 UMASK = 0o077  # Every process of the site sets it, so that all new files are private.
 
@@ -69,20 +70,18 @@ class SiteInUse(Exception):
 def hold_site(data_dir: Path) -> Iterator[Callable[[str], None]]:
     """Hold the folder's lock during the block. Yield a function that stores the address of the site.
 
-    Raise SiteInUse if another process holds the lock. The kernel releases it, however that process ends.
+    Raise SiteInUse if another process holds the lock.
     """
     make_data_folder(data_dir)
-    with (data_dir / LOCK_FILE).open("a+") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = stack.enter_context(hold_lock(open_lock_file(data_dir / LOCK_FILE), waits=False))
         except BlockingIOError:
-            file.seek(0)
-            raise SiteInUse(data_dir, file.read()) from None
+            raise SiteInUse(data_dir, (data_dir / LOCK_FILE).read_text()) from None
 
         def store_address(url: str) -> None:
-            file.truncate(0)
-            file.write(url)
-            file.flush()
+            os.ftruncate(file, 0)
+            os.pwrite(file, url.encode(), 0)
 
         store_address("")
         yield store_address

@@ -1,7 +1,6 @@
 """The embedded PostgreSQL: one private server for each data folder, shared by all processes of one site.
 
-Processes coordinate only through three flocks in the data folder. The kernel releases a lock when its holder dies, for
-any reason.
+Processes coordinate only through three locks in the data folder (`file_lock`).
 
 - `gate.lock`, exclusive: only one process at a time starts, stops, joins or leaves the server.
 - `users.lock`, shared: each process that uses the server holds it. The process that can lock it exclusively is the last
@@ -16,7 +15,6 @@ authentication) and accepts only the site's own account and root. If root runs t
 account. Other programs may share that account.
 """
 
-import fcntl
 import hashlib
 import os
 import shlex
@@ -29,6 +27,7 @@ from pathlib import Path
 
 from evalsite.lib.ops.data_folder import explain_unusable, make_data_folder
 from evalsite.lib.ops.failed_commands import explain_disk_error
+from evalsite.lib.ops.file_lock import hold_lock, lock_file, open_lock_file, release_lock
 from evalsite.lib.ops.postgres_programs import PostgresError, Programs, get_user_name
 
 NAME = "evalsite"  # the name of the database and of its only role
@@ -90,7 +89,7 @@ class Embedded:
         users = self._open("users.lock")
         try:
             with self._lock_gate():
-                fcntl.flock(users, fcntl.LOCK_SH)
+                lock_file(users, shared=True)
                 self._ensure_running()
             yield
         finally:
@@ -104,27 +103,25 @@ class Embedded:
                 if _try_lock(users):
                     self._shut_down()
             finally:
-                fcntl.flock(users, fcntl.LOCK_UN)  # os.close is not enough, because forked children may share the lock
+                release_lock(users)
                 os.close(users)
 
     @contextmanager
     def _lock_gate(self) -> Iterator[None]:
         gate = self._open("gate.lock")
         try:
-            fcntl.flock(gate, fcntl.LOCK_EX)
-            yield
+            with hold_lock(gate):
+                yield
         except OSError as error:
             remedy = explain_disk_error(error) or ""
             raise PostgresError(
                 f"The embedded PostgreSQL in {self.data_dir} failed: {error}. {remedy}".rstrip()
             ) from error
-        finally:
-            os.close(gate)
 
     def _open(self, name: str) -> int:
         try:
             make_data_folder(self.data_dir)
-            return os.open(self.data_dir / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return open_lock_file(self.data_dir / name)
         except OSError as error:
             raise PostgresError(explain_unusable(self.data_dir, error)) from error
 
@@ -286,7 +283,7 @@ def _choose_socket_dir(data_dir: Path) -> Path:
 def _try_lock(descriptor: int) -> bool:
     """Take the exclusive lock if it is free, without waiting. Return whether the lock was taken."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor, waits=False)
     except BlockingIOError:
         return False
     return True
