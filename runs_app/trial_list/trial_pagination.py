@@ -1,9 +1,10 @@
 """Keyset pagination of trials at any size: no OFFSET, no COUNT, and no scan of more than SEARCHED rows.
 
-Indexed fields are run, status, item and error class. Each run is queried separately through its own index, and the
-keys are merged. Therefore a run of a million trials costs no more than a run of a hundred. Other fields (text, rating,
-flags) have no index. They are searched in a window of SEARCHED keys at a time. The page says so if the window ended
-before the page was full. Beside a trial, `list_other_answers` lists the other answers to its item.
+A list of all trials reads the nearest keys. Indexed fields are run, status, item and error class: each run is queried
+separately through its own index, and the keys are merged. Therefore a run of a million trials costs no more than a run
+of a hundred. Other fields (text, rating, flags) have no index. They are searched in a window of SEARCHED keys at a
+time. The page says so if the window ended before the page was full. Beside a trial, `list_other_answers` lists the
+other answers to its item.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from runs_app.models.trials import REFUSED_CLASS, UNUSABLE
 
 PAGE = 25
 SEARCHED = 25_000
+NEAR = 40
+"""Nearest keys to read for each trial of a page, before each run is queried."""
 EXCERPT = 240
 WIDE_COLUMNS = (
     "raw_response",
@@ -152,27 +155,44 @@ class Search:
         Also return the key at which a slow search stopped early, or None.
         """
         if not self.is_slow:
-            return self._fetch_keys(_filter_beyond(cursor, step) & self.rest, step, size + 1), None
-        first = self._fetch_keys(_filter_beyond(cursor, step), step, 1)
+            return self._fetch_keys(_filter_beyond(cursor, step), step, size + 1, self.rest), None
+        first = self._fetch_keys(_filter_beyond(cursor, step), step, 1, Q())
         if not first:
             return [], None
         last = first[0] + step * (SEARCHED - 1)
         low, high = sorted((first[0], last))
-        keys = self._fetch_keys(Q(id__gte=low, id__lte=high) & self.rest, step, size + 1)
-        if len(keys) > size or not self._fetch_keys(_filter_beyond(last, step), step, 1):
+        keys = self._fetch_keys(Q(id__gte=low, id__lte=high), step, size + 1, self.rest)
+        if len(keys) > size or not self._fetch_keys(_filter_beyond(last, step), step, 1, Q()):
             return keys, None
         return keys, last
 
-    def _fetch_keys(self, condition: Q, step: int, limit: int) -> list[int]:
-        """Return the first `limit` keys with one query: an index scan for each branch of each run, then a merge."""
+    def _fetch_keys(self, within: Q, step: int, limit: int, rest: Q) -> list[int]:
+        """Return the first `limit` keys of a range.
+
+        Without conditions they are among the nearest keys, unless most of those belong to other runs. Otherwise one
+        query reads an index for each branch of each run, and merges their keys.
+        """
         if self.items == []:
             return []
+        if not (self.is_indexed or self.status or rest):
+            in_order = Trial.objects.filter(within).order_by("pk" if step > 0 else "-pk")
+            last = Subquery(
+                in_order.values("id")[: NEAR * limit],
+                template="(SELECT %(farthest)s(near.id) FROM (%(subquery)s) AS near)",
+                farthest="max" if step > 0 else "min",
+            )
+            # Adding zero keeps the planner from reading all trials of the runs.
+            trials = in_order.alias(of_run=F("run_id") + 0).filter(of_run__in=self.runs)
+            trials = trials.filter(Q(pk__lte=last) if step > 0 else Q(pk__gte=last))
+            keys = list(trials.values_list("pk", flat=True)[:limit])
+            if len(keys) == limit:
+                return keys
         # Adding zero keeps the planner from scanning the whole primary key to find the trials of a few items.
         key = F("id") + 0 if self.items is not None else F("id")
-        order = key.asc() if step > 0 else key.desc()
-        branches = [branch.filter(condition).order_by(order).values("id") for branch in self.branches()]
+        by_key = key.asc() if step > 0 else key.desc()
+        branches = [branch.filter(within & rest).order_by(by_key).values("id") for branch in self.branches()]
         runs = self.runs.order_by()
-        if self.items is None and self.annotated is None and not self.rest:
+        if self.items is None and self.annotated is None and not rest:
             # The first keys are in the runs whose own first keys come first. An index has each of these.
             function = "LEAST" if step > 0 else "GREATEST"
             firsts = (Subquery(branch[:1], output_field=BigIntegerField()) for branch in branches)

@@ -327,7 +327,9 @@ def walk_keys(find_page):
 
 @pytest.mark.parametrize("status", ["", "failed"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_small_pages_over_many_runs_contain_every_trial_in_order(waves, status, descending):
+@pytest.mark.parametrize("near", [1, 2, trial_pagination.NEAR])
+def test_small_pages_over_many_runs_contain_every_trial_in_order(waves, status, descending, near, monkeypatch):
+    monkeypatch.setattr(trial_pagination, "NEAR", near)
     search = trial_pagination.Search(runs=waves.runs.all(), status=status)
     found = Trial.objects.filter(run__in=waves.runs.all(), **({"status": status} if status else {}))
     for name in ("item", "status"):
