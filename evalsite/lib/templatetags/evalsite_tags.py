@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.template.base import render_value_in_context
 from django.template.context import Context, RequestContext
 from django.template.loader import render_to_string
 from django.templatetags.static import static
@@ -14,6 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
+from django_tables2 import Table
 
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
 from evalsite.lib.text import diff, number_format
@@ -431,3 +433,32 @@ def turn(
         "post_to": post_to,
         "size": size,
     }
+
+
+@register.simple_tag(takes_context=True)
+def table_rows(context: Context, table: Table) -> SafeString:
+    """Render the rows of a django-tables2 table. A template's loop over its cells takes three times as long.
+
+    The attributes of a column's cells are the same in all rows.
+    """
+    columns = [
+        (
+            column.name,
+            format_html(
+                '<td {} role="cell" data-label="{}"><div class="cell">', column.attrs["td"].as_html(), column.header
+            ),
+        )
+        for column in table.columns
+    ]
+    rows = (
+        (
+            row.attrs.as_html(),
+            format_html_join(
+                "",
+                "{}{}</div></td>",
+                ((start, render_value_in_context(row.get_cell(name), context)) for name, start in columns),
+            ),
+        )
+        for row in table.paginated_rows
+    )
+    return format_html_join("", '<tr {} role="row">{}</tr>', rows)
