@@ -75,8 +75,8 @@ def home(request: HttpRequest) -> HttpResponse:
     )
     under_way = Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment")
     running = [_describe(row) for row in visible.filter(pk__in=under_way)[:MAX_SHOWN]]
-    has_ended_trials = Q(runs__n_done__gt=0) | Q(runs__n_failed__gt=0)
-    ended = visible.exclude(pk__in=under_way).filter(has_ended_trials).distinct()
+    with_ended_trials = Run.objects.filter(Q(n_done__gt=0) | Q(n_failed__gt=0)).values("experiment")
+    ended = visible.exclude(pk__in=under_way).filter(pk__in=with_ended_trials)
     finished = [_describe(row) for row in ended.order_by(F("finished_at").desc(nulls_last=True), "-pk")[:MAX_SHOWN]]
     headlines = load_headlines([row["experiment"] for row in finished], user)
     for row in finished:

@@ -141,6 +141,8 @@ def list_disagreements(
 
     aggregate: the aggregate with stored disagreements; None to compute them.
     """
+    if len(selection.all_raters) < 2:
+        return DisagreementPage([])
     statement, parameters = _select_disagreements(selection, by, aggregate)
     cursor = parse_cursor(before or after)
     cursor_filter = "" if cursor is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
