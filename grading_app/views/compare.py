@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -178,10 +179,7 @@ def _render_comparison(
         "filter": choices["filter"] or "all",
         "page": page,
         "rows": load_compared_items(a, b, (measure, measure_b), paired, list(page)),
-        "missing": [
-            ("A", paired.missing_a, _list_reasons(a, measure) if paired.missing_a else ""),
-            ("B", paired.missing_b, _list_reasons(b, measure_b) if paired.missing_b else ""),
-        ],
+        "missing": _list_missing((a, measure, paired.missing_a), (b, measure_b, paired.missing_b)),
         "pooled": [
             (side, found)
             for side in {(one.experiment, one.wave): one for one in (a, b)}.values()
@@ -192,19 +190,28 @@ def _render_comparison(
     return render(request, "grading_app/compare.html", context)
 
 
-def _list_reasons(side: ConditionSide, measure: Measure) -> str:
-    """Return the side's answers without a score by reason, such as '8 refused'.
+def _list_missing(*sides: tuple[ConditionSide, Measure, int]) -> list[tuple[str, int, str]]:
+    """Return for each side its name, its number of answers without a score, and their reasons, such as '8 refused'.
 
     The reasons of many answers are those of the stored results; "" until a worker has computed these.
     """
-    if has_many_answers(side.experiment, side.wave):
-        board = get_leaderboard(BoardQuery(side.experiment, side.wave))
-        rows = board.rows if board else []
-        by_condition = {row.condition: row.scores[measure.key].reasons for row in rows if measure.key in row.scores}
-    else:
-        by_condition = count_missing(side.experiment, measure, side.wave)
-    reasons = sum((Counter(by_condition.get(condition.pk)) for condition in side.conditions), Counter[str]())
-    return ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
+    counts: dict[tuple[Experiment, Wave | None, Measure], Mapping[int, Mapping[str, int]]] = {}
+    entries = []
+    for name, (side, measure, missing) in zip("AB", sides, strict=True):
+        scope = side.experiment, side.wave, measure
+        if missing and scope not in counts:
+            if has_many_answers(side.experiment, side.wave):
+                board = get_leaderboard(BoardQuery(side.experiment, side.wave))
+                rows = board.rows if board else []
+                counts[scope] = {
+                    row.condition: row.scores[measure.key].reasons for row in rows if measure.key in row.scores
+                }
+            else:
+                counts[scope] = count_missing(side.experiment, measure, side.wave)
+        of_conditions = (Counter(counts.get(scope, {}).get(condition.pk)) for condition in side.conditions)
+        reasons = sum(of_conditions, Counter[str]()) if missing else Counter[str]()
+        entries.append((name, missing, ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())))
+    return entries
 
 
 def _is_unfinished(side: ConditionSide) -> bool:
