@@ -9,8 +9,9 @@ import pytest
 
 
 def pytest_collection_modifyitems(items):
+    paths = {path for path in {item.path for item in items} if Path(__file__).parent in path.parents}
     for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("quick"):
+        if item.path in paths and not item.get_closest_marker("quick"):
             item.add_marker(pytest.mark.slow)
 
 

@@ -21,8 +21,9 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items):
+    paths = {path for path in {item.path for item in items} if Path(__file__).parent in path.parents}
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.path in paths:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.django_db(transaction=True))
 
