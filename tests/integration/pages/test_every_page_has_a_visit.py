@@ -1,4 +1,4 @@
-"""The pages that browser tests open are all pages of the site."""
+"""The pages that browser tests open are all pages of the site, and no cache may store them."""
 
 import pytest
 from django.test import Client
@@ -22,3 +22,6 @@ def test_a_new_address_needs_a_visit_or_the_reason_why_it_is_no_page(lab, monkey
         response = client.get(visit.address)
         assert response.status_code == 200, visit
         assert response.content.lstrip()[:15].lower() == b"<!doctype html>", visit
+        if visit.person:
+            assert "private" in response["Cache-Control"], visit
+            assert "no-store" in response["Cache-Control"], visit

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from runs_app.trial_list.trial_pagination import NEAR, PAGE
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.shared_rows import shared_rows
 
 RUNS, ITEMS, SAMPLES = 6, 200, 50
 
@@ -26,11 +27,11 @@ ORDER BY sample_idx, item.id
 """
 
 
-@pytest.fixture
-def runs_of_sixty_thousand_trials(people):
+@shared_rows
+def runs_of_sixty_thousand_trials(people_of_file):
     models = [factories.make_model(f"m{number}") for number in range(RUNS)]
     experiment = factories.make_experiment(
-        "large", owner=people["owner"], dataset=factories.make_dataset("large", ITEMS), models=models,
+        "large", owner=people_of_file["owner"], dataset=factories.make_dataset("large", ITEMS), models=models,
         samples=SAMPLES, sharing="group", status="active",
     )  # fmt: skip
     runs = factories.make_runs(experiment, status="done")
