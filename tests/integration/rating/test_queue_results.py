@@ -15,17 +15,20 @@ from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 # Ratings of things 1 to 4 by three raters. Thing 0 is practice; thing 5 is an attention check that expects 7.
 TABLE = {"thing-1": (1, 2, 1), "thing-2": (4, 4, 5), "thing-3": (7, 6, 7), "thing-4": (3, 3, 3)}
 
 
-def make_rated_queue(**fields):
-    queue = make_queue(practice_items=1, attention_checks={"thing-5": [7]}, **fields)
+@shared_rows
+def queue():
+    """Return a queue whose three raters have finished."""
+    rated = make_queue(practice_items=1, attention_checks={"thing-5": [7]})
     for column in range(3):
-        rate_all(make_rater(queue, started=True), value=lambda rating, column=column: _choose_value(rating, column))
-    return queue
+        rate_all(make_rater(rated, started=True), value=lambda rating, column=column: _choose_value(rating, column))
+    return rated
 
 
 def _choose_value(rating, column):
@@ -34,8 +37,7 @@ def _choose_value(rating, column):
     return 7 if column < 2 else 2
 
 
-def test_means_exclude_practice_and_checks():
-    queue = make_rated_queue()
+def test_means_exclude_practice_and_checks(queue):
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     means = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.list_item_means(queue)}
     assert means == {
@@ -43,8 +45,7 @@ def test_means_exclude_practice_and_checks():
     }
 
 
-def test_agreement_equals_the_agreement_of_the_table():
-    queue = make_rated_queue()
+def test_agreement_equals_the_agreement_of_the_table(queue):
     (line,) = queue_results.list_question_results(queue)
     expected = krippendorff_alpha(Ratings.from_table(list(TABLE.values())), "ordinal").estimate
     assert line.alpha.estimate == pytest.approx(expected)
@@ -98,8 +99,7 @@ def read_page(queue):
     return sign_in(queue.owner).get(queue.get_absolute_url()).content.decode()
 
 
-def test_passed_checks_and_progress_are_reported_for_each_rater():
-    queue = make_rated_queue()
+def test_passed_checks_and_progress_are_reported_for_each_rater(queue):
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
     lines = queue_results.list_rater_progress(queue)
     assert [(line.passed, line.checked) for line in lines] == [(1, 1), (1, 1), (0, 1)]
@@ -107,8 +107,7 @@ def test_passed_checks_and_progress_are_reported_for_each_rater():
     assert [(line.done, line.total) for line in queue_results.list_rater_progress(late.queue)] == [(0, 0)]
 
 
-def test_excluded_raters_count_only_in_the_export():
-    queue = make_rated_queue()
+def test_excluded_raters_count_only_in_the_export(queue):
     last = queue.assignments.last()
     last.exclude(by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
@@ -122,8 +121,7 @@ def export_rows(queue):
     return list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
 
 
-def test_the_export_contains_every_rating_and_reproduces_the_means():
-    queue = make_rated_queue()
+def test_the_export_contains_every_rating_and_reproduces_the_means(queue):
     rows = export_rows(queue)
     assert len(rows) == 18
     item_rows = [row for row in rows if row["kind"] == "item"]
@@ -141,8 +139,7 @@ def test_the_export_is_defused_for_spreadsheets():
     assert (row["item_key"], row["category"]) == ("'=1+1", "'@now")
 
 
-def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
-    queue = make_rated_queue()
+def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset(queue):
     queue.close(by=queue.owner, reason="")
     draft = queue_results.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
@@ -184,8 +181,7 @@ def test_an_undone_rating_is_not_counted():
     assert export_rows(queue) == []
 
 
-def test_the_queue_page_shows_all_results():
-    queue = make_rated_queue()
+def test_the_queue_page_shows_all_results(queue):
     html = page_text(sign_in(queue.owner).get("/ratings/queues/study/"))
     for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
         assert text in html

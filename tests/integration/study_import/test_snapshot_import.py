@@ -26,6 +26,7 @@ from tests import factories
 from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_numbered_items, make_rater, make_strict_rubric, rate_all
+from tests.shared_rows import shared_rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 RECORDED = Path(__file__).parent / "snapshots"
@@ -100,6 +101,11 @@ def owner():
     return factories.make_user("importer", "Researcher")
 
 
+@shared_rows
+def imported(snapshot_file):
+    return import_snapshot(snapshot_file, factories.make_user("importer", "Researcher"))
+
+
 def read_parts(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -116,23 +122,23 @@ def write_forged_copy(path, tmp_path, **changes):
     return tmp_path / "altered.zip"
 
 
-def test_an_imported_study_has_the_same_content_and_the_same_results(foreign_snapshot, owner):
-    imported = import_snapshot(foreign_snapshot, owner)
+def test_an_imported_study_has_the_same_content_and_the_same_results(snapshot_file, imported):
     second_path = make_snapshot(imported.experiment, by="test").path
     assert verify(second_path).problems == []
-    assert verify(second_path).content == verify(foreign_snapshot).content == imported.content
-    before, after = (json.loads(read_parts(path)["facts.json"]) for path in (foreign_snapshot, second_path))
+    assert verify(second_path).content == verify(snapshot_file).content == imported.content
+    before, after = (json.loads(read_parts(path)["facts.json"]) for path in (snapshot_file, second_path))
     assert after["results"] == before["results"]
     assert before["results"]["scores"]
-    assert read_parts(second_path)["tables/items.jsonl"] == read_parts(foreign_snapshot)["tables/items.jsonl"]
+    assert read_parts(second_path)["tables/items.jsonl"] == read_parts(snapshot_file)["tables/items.jsonl"]
     assert (Trial.objects.count(), Attempt.objects.count(), Asset.objects.count()) == (16, 16, 4)
     assert not Rating.objects.filter(value=None).exists()
     assert {NASTY in trial.answer for trial in Trial.objects.filter(status="done")} == {True}
 
 
-def test_an_imported_study_never_makes_calls(foreign_snapshot, owner):
-    experiment = import_snapshot(foreign_snapshot, owner).experiment
-    assert (experiment.imported_from, experiment.owner, experiment.sharing) == ("snapshot", owner, "private")
+def test_an_imported_study_never_makes_calls(imported):
+    experiment = imported.experiment
+    assert (experiment.imported_from, experiment.owner.username) == ("snapshot", "importer")
+    assert experiment.sharing == "private"
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
     assert set(Endpoint.objects.values_list("is_active", "key_env", "base_url")) == {
@@ -142,9 +148,9 @@ def test_an_imported_study_never_makes_calls(foreign_snapshot, owner):
     assert not Rating.objects.get(position=1).assignment.user.is_active
 
 
-def test_the_pages_of_an_imported_study_work(foreign_snapshot, owner, client):
-    experiment = import_snapshot(foreign_snapshot, owner).experiment
-    client.force_login(owner)
+def test_the_pages_of_an_imported_study_work(imported, client):
+    experiment = imported.experiment
+    client.force_login(experiment.owner)
     for name in ("experiment_detail", "experiment_results", "experiment_ledger", "experiment_agreement"):
         assert client.get(reverse(name, args=[experiment.slug])).status_code == 200
     trial = Trial.objects.filter(status="done").first()
@@ -161,10 +167,9 @@ def test_the_counters_of_an_imported_study_agree_with_its_rows(foreign_snapshot,
     assert "counters and ledger agree with the rows" in message.getvalue()
 
 
-def test_names_in_use_are_changed_and_nothing_is_overwritten(foreign_snapshot, owner):
-    first = import_snapshot(foreign_snapshot, owner)
-    prompt = Prompt.objects.get()
-    second = import_snapshot(foreign_snapshot, owner)
+def test_names_in_use_are_changed_and_nothing_is_overwritten(snapshot_file, imported):
+    first, prompt = imported, Prompt.objects.get()
+    second = import_snapshot(snapshot_file, first.experiment.owner)
     assert (first.experiment.slug, second.experiment.slug) == ("pilot", "pilot-2")
     assert second.experiment.dataset.slug == "photos-2"
     assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (f"{prompt.name}-2", 1)]
@@ -174,9 +179,9 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(foreign_snapshot, o
     assert contents[0] == contents[1] == first.content
 
 
-def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(foreign_snapshot, owner):
+def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(snapshot_file, imported):
+    import_snapshot(snapshot_file, imported.experiment.owner)
     for slug in ("pilot", "pilot-2"):
-        import_snapshot(foreign_snapshot, owner)
         rules = GradeCondition.objects.filter(experiment__slug=slug)
         assert rules.get(kind="panel").parameters["members"] == [rules.get(grade_condition_id="judge--1").pk]
 

@@ -21,6 +21,7 @@ from tests.factories.judges import make_grader
 from tests.factories.queues import make_numbered_items
 from tests.integration.study_import.test_snapshot_import import change_first_line, read_parts, write_forged_copy
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 ENDED = {
@@ -64,9 +65,14 @@ def foreign_snapshot(file_and_status):
     return file_and_status[0]
 
 
-@pytest.fixture
+@shared_rows
 def owner():
     return factories.make_user("importer", "Researcher")
+
+
+@shared_rows
+def imported(file_and_status, owner_of_file):
+    return import_snapshot(file_and_status[0], owner_of_file)
 
 
 def describe_runs(experiment):
@@ -87,15 +93,13 @@ def activate_models():
     LanguageModel.objects.update(is_active=True)
 
 
-def test_imported_runs_keep_their_final_status_and_reason(foreign_snapshot, owner):
-    import_snapshot(foreign_snapshot, owner)
+def test_imported_runs_keep_their_final_status_and_reason(imported):
     assert list_runs() == ENDED
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["cancelled"] + ["done"] * 4 + ["pending"] * 3
 
 
-def test_status_and_content_equal_those_of_the_first_site(file_and_status, owner):
+def test_status_and_content_equal_those_of_the_first_site(file_and_status, imported):
     foreign_snapshot, before = file_and_status
-    imported = import_snapshot(foreign_snapshot, owner)
     assert describe_runs(imported.experiment) == before
     second_path = make_snapshot(imported.experiment, by="test").path
     assert verify(second_path).content == verify(foreign_snapshot).content == imported.content
@@ -104,16 +108,14 @@ def test_status_and_content_equal_those_of_the_first_site(file_and_status, owner
     assert json.loads(second["counts.json"]) == json.loads(first["counts.json"])
 
 
-def test_no_worker_claims_a_trial_even_if_the_models_get_an_endpoint(foreign_snapshot, owner):
-    import_snapshot(foreign_snapshot, owner)
+def test_no_worker_claims_a_trial_even_if_the_models_get_an_endpoint(imported):
     activate_models()
     assert admit(register_worker(), 100) == []
     Run.objects.filter(status="paused").update(status="running")
     assert len(admit(register_worker(), 100)) == 1, "only its status keeps a worker away"
 
 
-def test_nobody_can_start_or_change_an_imported_run(foreign_snapshot, owner, client):
-    experiment = import_snapshot(foreign_snapshot, owner).experiment
+def test_nobody_can_start_or_change_an_imported_run(imported, owner, client):
     activate_models()
     runs = Run.objects.all()
     assert run_control.resume(runs, by=owner) == run_control.cancel(runs, by=owner) == []
@@ -121,20 +123,18 @@ def test_nobody_can_start_or_change_an_imported_run(foreign_snapshot, owner, cli
     assert run_control.retry_failed(runs, by=owner) == 0
     client.force_login(owner)
     for verb in ("resume", "cancel", "retry"):
-        client.post(reverse("experiment_action", args=[experiment.slug, verb]), {"reason": "try"})
+        client.post(reverse("experiment_action", args=[imported.experiment.slug, verb]), {"reason": "try"})
     assert list_runs() == ENDED
 
 
-def test_the_command_reports_why_it_resumes_no_run(foreign_snapshot, owner, capsys):
-    import_snapshot(foreign_snapshot, owner)
+def test_the_command_reports_why_it_resumes_no_run(imported, owner, capsys):
     call_command("experiment", "resume", "pilot", "--user", owner.username)
     assert "0 runs resumed\npilot holds results from snapshot and cannot run here" in capsys.readouterr().out
 
 
-def test_the_progress_pages_show_the_status_without_buttons(foreign_snapshot, owner, client):
-    experiment = import_snapshot(foreign_snapshot, owner).experiment
+def test_the_progress_pages_show_the_status_without_buttons(imported, owner, client):
     client.force_login(owner)
-    page = client.get(reverse("experiment_progress", args=[experiment.slug]))
+    page = client.get(reverse("experiment_progress", args=[imported.experiment.slug]))
     for text in ("Stopped", "Paused", "Cancelled", "Planned", "6 of 20 attempts failed permanently."):
         assert text in page_text(page)
     pages = [page, *(client.get(run.get_absolute_url()) for run in Run.objects.all())]
@@ -144,9 +144,8 @@ def test_the_progress_pages_show_the_status_without_buttons(foreign_snapshot, ow
             assert f"/{verb}/" not in shown.content.decode()
 
 
-def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(foreign_snapshot, owner):
-    experiment = import_snapshot(foreign_snapshot, owner).experiment
-    model = make_grader().language_model
+def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(imported, owner):
+    experiment, model = imported.experiment, make_grader().language_model
     condition = experiment.conditions.create(
         stage="judge", condition_id="judge--1", model=model, sampler=factories.make_sampler("cold"), content={}
     )
