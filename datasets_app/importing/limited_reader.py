@@ -1,7 +1,8 @@
 """Reading of files in a separate process, under limits of memory and time. Every upload and import uses it.
 
 A table can decode to many times its size, and its decoders are native code. The reading process has no API key and no
-database connection. If it dies or exceeds a limit, the caller gets `FileError` with the file's name and the limit.
+database connection. If it dies in native code or exceeds a limit, the caller gets `FileError` with the file's name and
+the limit. If it ends with an exception, that is a fault of this program, and the caller gets `ReaderFault`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_output import load_readings
-from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
+from datasets_app.importing.reader_process import COLUMNS, DONE, FAILED, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
 from datasets_app.importing.records import FileError, ItemReading, ReadingReport, ScratchFolder
 from evalsite.lib.ops.environment import build_child_environment
 from evalsite.lib.ops.installation import ROOT, build_module_command
@@ -28,11 +29,15 @@ from evalsite.lib.ops.installation import ROOT, build_module_command
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-STDERR_CHARS = 2000
+STDERR_BYTES = 8000
 # Arrow's own allocators reserve address space in advance. The limit on address space would count it.
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 Watch = Callable[[int], None]
+
+
+class ReaderFault(Exception):
+    """An exception of the reading program, with its trace. The file is not to blame."""
 
 
 class FileToRead(NamedTuple):
@@ -114,8 +119,8 @@ def run_reader(
 ) -> None:
     """Run `function`, "module:name", in a separate process with (request, folder of results, limits).
 
-    It reads the files that the request names, and writes its results into the scratch folder. Raise FileError if the
-    process fails.
+    It reads the files that the request names, and writes its results into the scratch folder. Raise FileError for files
+    that cannot be read, and ReaderFault for an exception in the function.
     """
     _run_task(scratch, function, files, limits, limits.reader_seconds, watch, **more)
 
@@ -129,7 +134,7 @@ def _run_task(
     watch: Watch | None,
     **more: Any,
 ) -> None:
-    """Run the task in a separate process. Raise FileError if it fails.
+    """Run the task in a separate process. Raise FileError or ReaderFault as `run_reader` does.
 
     `watch` is called with the number of rows read so far. An exception that it raises ends the process.
     """
@@ -146,8 +151,10 @@ def _run_task(
     }
     with (scratch.path / "stderr").open("w+b") as stderr:
         code = _run_process(request, stderr, seconds, watch or (lambda rows: None), scratch.path)
-        stderr.seek(0)
-        stderr_text = stderr.read(STDERR_CHARS).decode(errors="replace")
+        stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - STDERR_BYTES))
+        stderr_text = stderr.read().decode(errors="replace")
+    if code == FAILED:
+        raise ReaderFault(f"the reader process of {task} failed:\n{stderr_text}")
     if code != DONE:
         logger.warning("the reader process of %s ended with exit code %s: %s", task, code, stderr_text)
         raise FileError(_explain_exit(code, files, limits, seconds))

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-DONE, OUT_OF_MEMORY, OUT_OF_SPACE = 0, 3, 4
+DONE, FAILED, OUT_OF_MEMORY, OUT_OF_SPACE = 0, 1, 3, 4  # FAILED is how Python ends after an exception.
 COLUMNS, PROGRESS, REFUSAL = "columns.json", "progress", "refusal.json"
 PR_SET_PDEATHSIG = 1
 EVERY_S = 0.5

@@ -39,7 +39,7 @@ def reuse_rows(names: Names) -> list[str]:
     remarks = []
     for model in REUSED:
         for old, line in read_lines(model):
-            row = _find_same_row(model, str(names[model._meta.db_table][str(old)]), line)
+            row = _find_same_row(model, names[model._meta.db_table][str(old)], line)
             if row is None:
                 continue
             execute(f"UPDATE {KEYS}{row._meta.db_table} SET new = %s WHERE old = %s", [row.pk, old])
@@ -71,7 +71,7 @@ def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]
     row: Any
     if model is LanguageModel:
         providers = {old: endpoint["provider"] for old, endpoint in read_lines(Endpoint)}
-        identity = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
+        identity = {"model": line["model"], "endpoint__provider": providers.get(line["endpoint_id"])}
         row = rows.filter(name=name, **identity).first()
     elif model is Grader:
         # The fields that make a judge the same as the one in the file.

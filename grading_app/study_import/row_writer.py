@@ -161,10 +161,14 @@ def insert_part(
 
 
 def read_lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the rows of a small table with their keys in the file, 0 for a row without a key."""
+    """Return the rows of a small table with their keys in the file, 0 for a row without a key.
+
+    A column that a line lacks has its default, as in `insert_lines`.
+    """
     lines = select(f"SELECT line FROM {ROWS_OF}{model._meta.db_table} ORDER BY place")
     rows = [line if isinstance(line, dict) else json.loads(line) for line in lines]
-    return [(int(row.get("id", 0)), row) for row in rows]
+    defaults = {column.attname: column.get_default() for column in model._meta.concrete_fields}
+    return [(int(row.get("id") or 0), {**defaults, **row}) for row in rows]
 
 
 def map_keys(model: type[models.Model]) -> dict[int, int]:

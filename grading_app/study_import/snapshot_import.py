@@ -17,17 +17,18 @@ import hashlib
 import io
 import json
 import re
+import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ValidationError as InvalidValue
 from django.db import models
 from django.utils import timezone
 from PIL import Image
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
@@ -44,19 +45,17 @@ from grading_app.models import (
 )
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN, KINDS
 from grading_app.publish.export.snapshot_check import (
-    BROKEN,
     IMAGES,
     MAX_PART,
     ROWS,
     STUDY,
-    UNREADABLE,
     SnapshotFileError,
-    describe_damage,
     describe_schema,
+    open_archive,
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable
-from grading_app.study_import.design_bundle import complete_design, reuse_rows
+from grading_app.study_import.design_bundle import Names, complete_design, reuse_rows
 from grading_app.study_import.row_writer import (
     KEYS,
     ROWS_OF,
@@ -84,6 +83,9 @@ MAX_BYTES = 64 * 2**30  # Unpacked, of all parts.
 MAX_PARTS = 200_000
 MAX_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
+# Pillow reads only the head of an image here, with the errors of its parsers.
+UNREADABLE_IMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
+NAMES: TypeAdapter[Names] = TypeAdapter(dict[str, dict[str, str]], config=ConfigDict(strict=True))
 PLACEHOLDER = "imported"
 ASPECT = "import"
 SOURCES = {
@@ -107,11 +109,8 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Import
 
 def check_size(path: Path) -> None:
     """Raise SnapshotFileError for an archive that is damaged or too large to be loaded."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            parts = archive.infolist()
-    except BROKEN as error:
-        raise SnapshotFileError(describe_damage(path, error)) from None
+    with open_archive(path) as archive:
+        parts = archive.infolist()
     streamed = (TABLE_PARTS, *(f"{ROWS}{model._meta.db_table}.jsonl" for model in STREAMED))
     part_sizes = [part.file_size for part in parts if not part.filename.startswith(streamed)]
     is_large = sum(part.file_size for part in parts) > MAX_BYTES or max(part_sizes, default=0) > MAX_PART
@@ -121,8 +120,6 @@ def check_size(path: Path) -> None:
 
 class SnapshotImport(SourceImport[SnapshotFile]):
     """The import of a snapshot or bundle whose rows were checked."""
-
-    unreadable = UNREADABLE
 
     def __init__(self, source: SnapshotFile, options: ImportOptions) -> None:
         super().__init__(source, options)
@@ -145,13 +142,18 @@ class SnapshotImport(SourceImport[SnapshotFile]):
 
     def _write_rows(self) -> ImportReport:
         names = set(self.archive.namelist())
-        self.names: Mapping[str, Mapping[str, str]] = json.loads(self.archive.read("names.json"))
+        self.names = self._read_names(names)
         if unknown_parts := [
             name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
             raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
         for part in self.tables:
             load_part(self.archive, part)
+            nameless = set(map(str, map_keys(part.model) if part.name else ())) - self.names.get(part.table, {}).keys()
+            if nameless:
+                raise SnapshotFileError(
+                    f"{self.file_name}: names.json has no name for row {min(nameless)} of {part.table}"
+                )
         notes = reuse_rows(self.names) if self.kind == DESIGN else []
         counts = {
             str(part.model._meta.verbose_name_plural): select(f"SELECT count(*) FROM {ROWS_OF}{part.table}")[0]
@@ -191,6 +193,16 @@ class SnapshotImport(SourceImport[SnapshotFile]):
             content=content,
         )
 
+    def _read_names(self, parts: set[str]) -> Names:
+        """Return the names of rows by table and number in the file."""
+        if "names.json" not in parts:
+            raise SnapshotFileError(f"{self.file_name} has no names.json")
+        try:
+            return NAMES.validate_json(self.archive.read("names.json"))
+        except ValidationError as error:
+            reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise SnapshotFileError(f"{self.file_name}: names.json cannot be read: {reason}") from None
+
     def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
         keys = list(map_keys(model).values())
@@ -202,11 +214,15 @@ class SnapshotImport(SourceImport[SnapshotFile]):
         """Check each image, and store the ones that this site does not have."""
         rows_by_name = {f"{IMAGES}{row['sha256']}.{row['format']}": row for _, row in read_lines(Asset)}
         for name, row in rows_by_name.items():
-            if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MAX_IMAGE:
+            info = self.archive.NameToInfo.get(name)
+            if IMAGE_NAME.match(name) is None or info is None or info.file_size > MAX_IMAGE:
                 raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
-            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
-                facts = (hashlib.sha256(data).hexdigest(), str(picture.format).lower(), *picture.size)
+            try:
+                with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+                    facts = (hashlib.sha256(data).hexdigest(), str(picture.format).lower(), *picture.size)
+            except UNREADABLE_IMAGE as error:
+                raise SnapshotFileError(f"{self.file_name}: {name} is not an image: {error}") from None
             if facts != (row["sha256"], row["format"], row["width"], row["height"]):
                 raise SnapshotFileError(f"{self.file_name}: {name} is not the image that its row describes")
             with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
@@ -227,7 +243,7 @@ class SnapshotImport(SourceImport[SnapshotFile]):
             f"""SELECT old FROM {KEYS}{part.table} k
             WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE x.id = k.old) ORDER BY old"""
         ):
-            name, version = self._find_free_name(part, str(names[str(old)]))
+            name, version = self._find_free_name(part, names[str(old)])
             execute(
                 f"UPDATE {KEYS}{part.table} SET name = %s, version = %s WHERE old = %s",
                 [name, version, old],
@@ -236,7 +252,7 @@ class SnapshotImport(SourceImport[SnapshotFile]):
     def _find_free_name(self, part: StudyTable, name: str) -> tuple[str, int | None]:
         try:
             slug_validator(name)
-        except ValidationError as error:
+        except InvalidValue as error:
             raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
         if (part.table, name) in self._versions:
             candidate, latest = self._versions[part.table, name]

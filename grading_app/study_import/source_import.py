@@ -17,6 +17,7 @@ from django.db import DataError, IntegrityError, models, transaction
 
 from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
+from datasets_app.models.datasets import CurationError
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames
 from runs_app.models import Dimension
 
@@ -73,14 +74,12 @@ class ImportReport:
 
 
 class SourceImport(ABC, Generic[Source]):
-    """One import of a source that was read.
+    """One import of a source that was read and checked.
 
-    name: of the source, in errors. unreadable: the errors of content that no check found. renamed: as the report has
-    it.
+    name: of the source, in errors. renamed: as the report has it.
     """
 
     name = ""
-    unreadable: tuple[type[Exception], ...] = (ValueError,)
 
     def __init__(self, source: Source, options: ImportOptions) -> None:
         self.source, self.options, self.owner = source, options, options.owner
@@ -101,7 +100,7 @@ class SourceImport(ABC, Generic[Source]):
                 transaction.set_rollback(self.options.dry_run)
         except (DataError, IntegrityError) as error:
             raise FileError(f"{self.name}: the database refuses a row: {str(error).splitlines()[0][:300]}") from error
-        except self.unreadable as error:
+        except CurationError as error:
             raise FileError(f"{self.name} cannot be imported: {error}") from error
         report.renamed = self.renamed
         return report

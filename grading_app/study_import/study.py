@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from datasets_app.importing.records import BufferedImage, FileError
+from grading_app.publish.export.row_shapes import Shape, find_mismatch
 
 MAX_PROBLEMS = 20
-UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
 LIMIT_STOPS = {"max_tokens": "length", "model_length": "length"}  # Names of other tools for a reached limit.
 
@@ -28,34 +31,85 @@ class StudyError(FileError):
         self.problems = list(problems)
 
 
+class ContentError(ValueError):
+    """A value in a file that cannot be read. The message names the field; the reader of the file adds the place."""
+
+
 @contextmanager
-def refuse_unreadable(where: str) -> Iterator[None]:
-    """Turn an error of a value with another type or range into a StudyError that names its place."""
+def refuse_unreadable(where: str | Callable[[], str]) -> Iterator[None]:
+    """Turn an error of the content into a StudyError with its place. Any other error is a fault of this program.
+
+    A UnicodeError is a text with half a character, and a RecursionError a value nested too deeply. where: the place, or
+    a function that returns it.
+    """
     try:
         yield
-    except UNREADABLE as error:
-        raise StudyError([f"{where}: cannot be read, {type(error).__name__}: {error}"]) from error
+    except (ContentError, UnicodeError, RecursionError) as error:
+        place = where if isinstance(where, str) else where()
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise StudyError([f"{place}: cannot be read, {reason}"]) from error
 
 
 # --- values of files --------------------------------------------------------------------------------------------------
 
+Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
+Object = dict[str, Any]
+"""An object of which no key is read by its type. Formats declare the others as a `Shape`."""
+
+
+def check_shape(value: Any, shape: type[Shape]) -> None:
+    """Raise ContentError, which names the field, if a value of a file has not the types that its reader relies on."""
+    if (mismatch := find_mismatch(shape, value)) is not None:
+        where, reason = mismatch
+        raise ContentError(f"{where}: {reason.lower()}".removeprefix(": "))
+
 
 def read_time(value: Any) -> datetime | None:
     """Return a time in ISO form or in seconds since 1970. A time without a zone is UTC. None: there is none."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.fromtimestamp(value, UTC)
-    moment = datetime.fromisoformat(value) if isinstance(value, str) and value else None
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC)
+        moment = datetime.fromisoformat(value) if isinstance(value, str) and value else None
+    except (ValueError, OverflowError, OSError):
+        raise ContentError(f"{value!r:.60} is not a time") from None
     return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
+def read_float(value: Any) -> float:
+    """Return a number, or the number in a text, which may be infinite or NaN."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ContentError(f"{value!r:.60} is not a number") from None
 
 
 def read_number(value: Any) -> float | None:
     """Return a finite number or a truth value as a number; None for anything else."""
-    return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+    if not isinstance(value, bool | int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_decimal(value: Any) -> Decimal:
+    """Return an amount that a file has as a number or as text."""
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        raise ContentError(f"{value!r:.60} is not an amount") from None
 
 
 def read_seconds(value: Any) -> int | None:
     """Return a number of seconds in milliseconds. None: there is none."""
-    return None if value is None else round(1000 * value)
+    if value is None:
+        return None
+    seconds = read_number(value)
+    if seconds is None or abs(seconds) > sys.maxsize:
+        raise ContentError(f"{value!r:.60} is not a number of seconds")
+    return round(1000 * seconds)
 
 
 def read_finish(stop: Any) -> dict[str, Any]:
@@ -69,13 +123,24 @@ def read_finish(stop: Any) -> dict[str, Any]:
 def dig(row: Any, path: str) -> Any:
     """Return the value at a path of names, such as `usage.prompt_tokens`; None if a part of it is missing."""
     for name in path.split("."):
+        if row and not isinstance(row, Mapping):
+            raise ContentError(f"{path}: {name} is not within an object")
         row = (row or {}).get(name)
     return row
 
 
-def dig_fields(row: Any, paths: Mapping[str, str]) -> dict[str, Any]:
-    """Return fields of a record by name, each from its path in the row."""
-    return {name: dig(row, path) for name, path in paths.items()}
+def dig_counts(row: Any, paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return whole numbers by name, each from its path in the row; None for one that is missing."""
+    counts = {name: dig(row, path) for name, path in paths.items()}
+    for name, value in counts.items():
+        if value is not None and type(value) is not int:
+            raise ContentError(f"{paths[name]} is {value!r:.60}, not a whole number")
+    return counts
+
+
+def name_choice(target: str, choices: Sequence[str]) -> str:
+    """Return the choice at the place that the target states, else the target itself."""
+    return {str(place): choice for place, choice in enumerate(choices)}.get(target, target)
 
 
 def read_settings(config: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:

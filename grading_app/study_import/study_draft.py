@@ -13,7 +13,6 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
-    UNREADABLE,
     DesignNames,
     Study,
     StudyCondition,
@@ -193,16 +192,15 @@ class StudyFormat:
         if not parts or self.read is None:
             raise StudyError([f"{path.name}: {self.missing}"])
         draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes), watch=watch)
-        try:
+        with refuse_unreadable(lambda: draft.where):
             self.read(parts, draft)
-        except UNREADABLE as error:
-            raise StudyError([f"{draft.where}: cannot be read, {type(error).__name__}: {error}"]) from error
         return draft.build(self.count_notes)
 
     def find_design(self, path: Path, names: DesignNames) -> StudyDesign | None:
         """Return the first design at a path without results, None if there is none. Raise StudyError."""
         for file, content in read_yaml_files(path) if self.read_design else ():
+            design = DesignFile(file, content, path if path.is_dir() else path.parent, names)
             with refuse_unreadable(file.name):
                 if self.is_design(content) and self.read_design:
-                    return self.read_design(DesignFile(file, content, path if path.is_dir() else path.parent, names))
+                    return self.read_design(design)
         return None

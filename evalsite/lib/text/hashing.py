@@ -19,8 +19,8 @@ def canonical_json(content: Any) -> str:
     """Return JSON with sorted keys and no white space. Equal numbers are written the same (1.0 as 1, -0.0 as 0).
 
     The content may consist of None, booleans, numbers, strings, lists, tuples and mappings with string keys.
-    Raise TypeError for any other type. Raise ValueError for a number that is not finite, or a string that is not
-    Unicode text.
+    Raise TypeError for any other type, ValueError for a number that is not finite, and UnicodeError for a string that
+    is not Unicode text.
     """
     return _ENCODER.encode(_canonicalize(content))
 
@@ -77,7 +77,7 @@ def _check_unicode(value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"an unpaired surrogate at position {error.start} is not text") from None
+        raise UnicodeError(f"an unpaired surrogate at position {error.start} is not text") from None
     return value
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from evalsite.lib.text.characters import describe_unstorable
-from grading_app.publish.export.row_shapes import SHAPES
+from grading_app.publish.export.row_shapes import SHAPES, find_mismatch
 
 MAX_LEVELS = 50  # Brackets within each other.
 FIRST_TIME, LAST_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
@@ -200,13 +200,10 @@ def _describe_shape(value: Any, column: str) -> str:
     adapter: TypeAdapter[Any] | None = SHAPES.get(column)
     if adapter is None:
         return ""
-    try:
-        adapter.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))[:120]
-        return f"has not the shape that its table holds{f', at {where}' if where else ''}: {first['msg']}"
-    return ""
+    if (mismatch := find_mismatch(adapter, value)) is None:
+        return ""
+    where, reason = mismatch
+    return f"has not the shape that its table holds{f', at {where}' if where else ''}: {reason}"
 
 
 def _show(value: Any) -> str:

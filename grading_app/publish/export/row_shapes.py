@@ -11,9 +11,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from datasets_app.parametric.spec import MAX_COUNT
+from evalsite.lib.text.strict_yaml import join_path
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.specs import DrawsSpec
@@ -33,6 +43,16 @@ class Shape(BaseModel):
     """A mapping of which these keys are read. Others may be there."""
 
     model_config = ConfigDict(defer_build=True, extra="allow", strict=True, allow_inf_nan=False)
+
+
+def find_mismatch(shape: type[Shape] | TypeAdapter[Any], value: Any) -> tuple[str, str] | None:
+    """Return the path of the first part of a value that has not its shape, and why; None if every part has it."""
+    try:
+        shape.validate_python(value) if isinstance(shape, TypeAdapter) else shape.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return join_path(first["loc"])[:120], first["msg"]
+    return None
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------------

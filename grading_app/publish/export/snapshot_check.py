@@ -13,15 +13,26 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from datasets_app.importing.records import FileError
-from evalsite.lib.checksummed_zip import SUMS, format_checksums, iterate_pieces
+from evalsite.lib.checksummed_zip import PIECE, SUMS, format_checksums
 from grading_app.publish.export.row_checks import RowError, Rules, check_row, read_row
-from grading_app.publish.export.study_card import Counts, find_differences, study_card
+from grading_app.publish.export.row_shapes import Shape, find_mismatch
+from grading_app.publish.export.study_card import (
+    COUNTED,
+    CardFacts,
+    Counts,
+    find_differences,
+    read_card_row,
+    study_card,
+)
 
 TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
 SCHEMA_FILE = "schema.json"
@@ -33,16 +44,33 @@ MAX_PROBLEMS = 100
 # A text of JSON. One without an end reaches to the end of the line, so that no quote is tried twice.
 TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 SCHEMA = 5  # The version of the format that this site writes and reads.
-# The errors of zipfile for a damaged archive. RuntimeError: encrypted, or by an unknown method.
+# The errors of zipfile for a damaged archive, which only calls of zipfile may raise. RuntimeError: encrypted, or by an
+# unknown method.
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError, KeyError,
 )  # fmt: skip
-# The further errors of hostile content: other types, missing parts, numbers that cannot be added.
-UNREADABLE = (*BROKEN, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 class SnapshotFileError(FileError):
     """A file that is not a snapshot. The message says why."""
+
+
+class PartError(ValueError):
+    """A part of an archive that cannot be read. The message says why."""
+
+
+@contextmanager
+def refuse_damage() -> Iterator[None]:
+    """Turn the errors of zipfile, which have many types, into a PartError. The block calls zipfile and nothing else."""
+    try:
+        yield
+    except BROKEN as error:
+        raise PartError(str(error) or type(error).__name__) from None
+
+
+class SchemaPart(Shape):
+    schema_: int = Field(alias="schema")
+    kind: str = STUDY
 
 
 @dataclass(slots=True)
@@ -68,10 +96,18 @@ def verify(path: Path, rules: Rules | None = None) -> SnapshotVerdict:
     With rules, also check each value of its rows. For files of unknown origin, `upload_reader` calls this in a
     process with limits.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
+        try:
             return _Check(archive, rules).run()
-    except UNREADABLE as error:
+        except (PartError, RowError) as error:
+            raise SnapshotFileError(describe_damage(path, error)) from None
+
+
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """Open a snapshot or bundle. Raise SnapshotFileError if it is no zip."""
+    try:
+        return zipfile.ZipFile(path)
+    except BROKEN as error:
         raise SnapshotFileError(describe_damage(path, error)) from None
 
 
@@ -107,9 +143,9 @@ def describe_schema(schema: int) -> str:
 
 
 def check_line(line: bytes) -> None:
-    """Raise ValueError for a line that is too long, or that has too much besides texts."""
+    """Raise PartError for a line that is too long, or that has too much besides texts."""
     if len(line) >= MAX_LINE:
-        raise ValueError(f"a line is longer than {MAX_LINE // 2**20} MiB")
+        raise PartError(f"a line is longer than {MAX_LINE // 2**20} MiB")
     if len(line) <= MAX_MARKUP:
         return
     end, in_texts = 0, 0
@@ -121,7 +157,7 @@ def check_line(line: bytes) -> None:
     else:
         end = len(line)
     if end - in_texts > MAX_MARKUP:
-        raise ValueError(f"a line has more than {MAX_MARKUP // 2**20} MiB besides its texts")
+        raise PartError(f"a line has more than {MAX_MARKUP // 2**20} MiB besides its texts")
 
 
 class _Check:
@@ -131,7 +167,10 @@ class _Check:
         self.verdict = SnapshotVerdict(hashlib.sha256(self.sums).hexdigest())
 
     def run(self) -> SnapshotVerdict:
-        sums = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
+        lines = [line.partition("  ") for line in self._decode(SUMS, self.sums).splitlines()]
+        if not all(separator for _, separator, _ in lines):
+            raise PartError(f"{SUMS} has a line without a checksum and a name")
+        sums = {name: digest for digest, _, name in lines}
         self.verdict.content = content_digest(sums)
         self.verdict.schema, self.verdict.kind = self._read_schema()
         names = [name for name in self.archive.namelist() if name != SUMS]
@@ -147,7 +186,7 @@ class _Check:
                     self._report(f"{name}: its content does not match its checksum")
             except RowError as error:
                 self._report(f"{name}, {error}")
-            except UNREADABLE as error:
+            except PartError as error:
                 self._report(f"{name}: cannot be read: {error}")
         if problem := describe_schema(self.verdict.schema):
             self._report(f"{SCHEMA_FILE}: it has {problem}")
@@ -159,8 +198,9 @@ class _Check:
         """Return the version of the format and the kind. The first version had no file for them."""
         if SCHEMA_FILE not in self.archive.namelist():
             return 1, STUDY
-        content = json.loads(self._read_part(SCHEMA_FILE))
-        return int(content["schema"]), str(content.get("kind", STUDY))
+        content = self._parse(SCHEMA_FILE)
+        self._require_shape(SCHEMA_FILE, SchemaPart, content)
+        return content["schema"], content.get("kind", STUDY)
 
     def _compute_digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table, and check the rows of the study, on the way."""
@@ -172,21 +212,44 @@ class _Check:
                 self._check_row(name.removeprefix(ROWS).removesuffix(".jsonl"), number, line)
             return digest.hexdigest()
         if not table:
-            for piece in iterate_pieces(self.archive, name):
+            for piece in self._read(name, PIECE):
                 digest.update(piece)
             return digest.hexdigest()
         counts.touch(table)
-        for line in self._read_lines(name):
+        for number, line in enumerate(self._read_lines(name), start=1):
             digest.update(line)
-            counts.take(table, line)
+            counts.take_row(table, self._read_counted_row(table, number, line))
             self.verdict.rows += 1
         return digest.hexdigest()
 
+    def _read(self, name: str, size: int, *, by_line: bool = False) -> Iterator[bytes]:
+        """Yield the pieces or the lines of a part, of at most `size` bytes each. Raise PartError if it is damaged."""
+        with refuse_damage():
+            part = self.archive.open(name)
+        with part:
+            while True:
+                with refuse_damage():
+                    piece = part.readline(size) if by_line else part.read(size)
+                if not piece:
+                    return
+                yield piece
+
     def _read_lines(self, name: str) -> Iterator[bytes]:
-        with self.archive.open(name) as part:
-            while line := part.readline(MAX_LINE):
-                check_line(line)
-                yield line
+        for line in self._read(name, MAX_LINE, by_line=True):
+            check_line(line)
+            yield line
+
+    def _read_counted_row(self, table: str, number: int, line: bytes) -> Mapping[str, Any]:
+        """Return a row of a table, or an empty one if the study card counts none of its columns."""
+        if table not in COUNTED:
+            return {}
+        try:
+            row = read_card_row(line)
+        except (ValueError, RecursionError) as error:
+            raise RowError(f"row {number}: it is not JSON: {error}") from None
+        if (mismatch := find_mismatch(COUNTED[table].shape, row)) is not None:
+            raise RowError(f"row {number}: {': '.join(filter(None, mismatch))}")
+        return row
 
     def _check_row(self, table: str, number: int, line: bytes) -> None:
         """Raise RowError, which names the row, for a value that its column cannot hold."""
@@ -198,17 +261,36 @@ class _Check:
             raise RowError(f"row {number}: {error}") from None
 
     def _read_part(self, name: str) -> bytes:
-        if self.archive.getinfo(name).file_size > MAX_PART:
-            raise ValueError(f"{name} has more than {MAX_PART // 2**20} MiB")
-        return self.archive.read(name)
+        with refuse_damage():
+            if (info := self.archive.getinfo(name)).file_size > MAX_PART:
+                raise ValueError(f"{name} has more than {MAX_PART // 2**20} MiB")
+            return self.archive.read(info)
+
+    def _decode(self, name: str, content: bytes) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise PartError(f"{name}: {error}") from None
+
+    def _parse(self, name: str) -> Any:
+        try:
+            return json.loads(self._decode(name, self._read_part(name)))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise PartError(f"{name}: {error}") from None
+
+    def _require_shape(self, name: str, shape: type[Shape], content: Any) -> None:
+        if (mismatch := find_mismatch(shape, content)) is not None:
+            raise PartError(f"{name}: {': '.join(filter(None, mismatch))}")
 
     def _check_card(self, table_counts: dict[str, Any]) -> None:
-        counts, facts = (json.loads(self._read_part(f"{name}.json")) for name in ("counts", "facts"))
+        counts, facts = self._parse("counts.json"), self._parse("facts.json")
         for line in find_differences(counts, table_counts):
             self._report(line)
         if self.verdict.kind != STUDY:
             return  # Only a snapshot has a study card.
-        if study_card(facts, table_counts) != self._read_part("study-card.md").decode():
+        self._require_shape("facts.json", CardFacts, facts)
+        card = self._decode("study-card.md", self._read_part("study-card.md"))
+        if study_card(facts, table_counts) != card:
             self._report("study-card.md: it does not match the facts and tables")
 
     def _report(self, problem: str) -> None:

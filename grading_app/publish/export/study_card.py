@@ -9,9 +9,87 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
+
+from grading_app.publish.export.row_shapes import Shape
 
 Tree = Mapping[str, Any]
+
+
+class SnapshotFacts(Shape):
+    label: Any
+    at: Any
+    by: Any
+    reason: Any
+
+
+class DatasetFacts(Shape):
+    name: Any
+    title: Any
+    source: Any
+    licence: Any
+    hash: Any
+
+
+class ConditionFacts(Shape):
+    id: Any
+    stage: Any
+    model: Any
+    served_as: Any
+    endpoint: Any
+
+
+class ScoreFacts(Shape):
+    measure: Any
+    condition: Any
+    n: Any
+    items: Any
+    unread: Any
+    mean: float | None
+    se: float | None
+    low: float | None
+    high: float | None
+    method: Any
+    reason: Any
+
+
+class NormFacts(Shape):
+    dimension: Any
+    condition: Any
+    items: Any
+    r: float | None
+    low: float | None
+    high: float | None
+    difference: float | None
+    method: Any
+    reason: Any
+
+
+class ResultFacts(Shape):
+    scores: list[ScoreFacts]
+    norms: list[NormFacts]
+
+
+class SiteFacts(Shape):
+    version: Any
+    commit: Any
+
+
+class CardFacts(Shape):
+    """The facts that a study card shows, as `facts.json` has them."""
+
+    snapshot: SnapshotFacts
+    experiment: Any
+    title: Any
+    description: Any
+    samples: Any
+    dataset: DatasetFacts
+    conditions: list[ConditionFacts]
+    manifests: list[Any]
+    agreement: Any
+    results: ResultFacts
+    evalsite: SiteFacts
+    packages: dict[str, Any]
 
 
 def study_card(facts: Tree, counts: Tree) -> str:
@@ -71,7 +149,7 @@ def _write_conditions(facts: Tree) -> Iterator[str]:
 
 def _write_counts(counts: Tree) -> Iterator[str]:
     yield "## How many"
-    yield _format_table(("table", "rows"), counts["rows"].items())
+    yield _format_table(("table", "rows"), counts.get("rows", {}).items())
     kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
     rows = [
         (condition, wave, *(statuses.get(kind, 0) for kind in kinds))
@@ -211,9 +289,12 @@ class Counts:
 
     def take(self, table: str, line: bytes) -> None:
         """Count one line of a table in JSON lines. Money is exact."""
+        self.take_row(table, read_card_row(line) if table in COUNTED else {})
+
+    def take_row(self, table: str, row: Row) -> None:
         self._add(1, "rows", table)
-        if (count := COUNTED.get(table)) is not None:
-            count(self, json.loads(line, parse_float=Decimal))
+        if table in COUNTED:
+            COUNTED[table].add(self, row)
 
     def touch(self, table: str) -> None:
         """Add a table that may have no rows, with a count of 0."""
@@ -284,14 +365,75 @@ class Counts:
         self._add(Decimal(row["cost_usd"] or 0), *where, "paid_usd")
 
 
-COUNTED: Mapping[str, Callable[[Counts, Row], None]] = {
-    "trials": Counts.trial,
-    "attempts": Counts.attempt,
-    "gradings": Counts.grading,
-    "items": Counts.item,
-    "ratings": Counts.rating,
-    "ledger": Counts.money,
+class CountedTrial(Shape):
+    condition_id: str
+    wave: int
+    wave_label: str | None
+    status: str
+    answer: Any
+    truncated: Any
+    error_class: str | None
+    dimension: str | None
+    rating: Any
+    parse_error: str | None
+    completed_at: str | None
+
+
+class CountedAttempt(Shape):
+    stage: str
+    outcome: str
+    error_class: str | None
+    finished_at: str | None
+
+
+class CountedGrading(Shape):
+    grade_condition_id: str
+    parse_error: str | None
+    unasked: str | None
+
+
+class CountedItem(Shape):
+    excluded: Any
+    note: str | None
+
+
+class CountedRating(Shape):
+    queue: str
+    rated_on: str
+    kind: str
+    rating: Any
+    excluded: Any
+
+
+class CountedMoney(Shape):
+    stage: str
+    model: str
+    attempts: int | None
+    unpriced: int | None
+    cost_usd: Decimal | int | None
+
+
+class CountedTable(NamedTuple):
+    """A table whose rows are counted: the columns that are read, and the method that counts a row."""
+
+    shape: type[Shape]
+    add: Callable[[Counts, Row], None]
+
+
+COUNTED: Mapping[str, CountedTable] = {
+    "trials": CountedTable(CountedTrial, Counts.trial),
+    "attempts": CountedTable(CountedAttempt, Counts.attempt),
+    "gradings": CountedTable(CountedGrading, Counts.grading),
+    "items": CountedTable(CountedItem, Counts.item),
+    "ratings": CountedTable(CountedRating, Counts.rating),
+    "ledger": CountedTable(CountedMoney, Counts.money),
 }
+
+
+def read_card_row(line: bytes) -> Row:
+    """Return the row of a line of JSON. Amounts of money are exact."""
+    row: Row = json.loads(line, parse_float=Decimal)
+    return row
 
 
 def _normalise(node: Any) -> Any:

@@ -11,15 +11,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    Finite,
+    Object,
     StudyCondition,
     StudyError,
     StudyItem,
     build_condition,
+    check_shape,
     dig,
-    dig_fields,
+    dig_counts,
     make_metric_score,
+    name_choice,
+    read_float,
     read_settings,
     read_time,
     replace_non_finite,
@@ -46,6 +52,53 @@ TOKENS = {
 Row = Mapping[str, Any]
 
 
+class SampleInput(Shape):
+    choices: list[Any] | None = None
+    reference: list[Any] | None = None
+
+
+class SampleOutput(Shape):
+    raw: list[Any] | None = None
+    reasoning_trace: list[str | None] | None = None
+
+
+class Performance(Shape):
+    latency_ms: Finite | None = None
+
+
+class SampleTurn(Shape):
+    role: Any
+    tool_calls: list[Object] | None = None
+
+
+class MetricScore(Shape):
+    score: Any
+
+
+class SampleRow(Shape):
+    """A line of a samples file."""
+
+    input: SampleInput
+    output: SampleOutput | None = None
+    messages: list[SampleTurn] | None = None
+    performance: Performance | None = None
+    evaluation: MetricScore
+    answer_attribution: list[Object] | None = None
+
+
+class GenerationConfig(Shape):
+    generation_args: Object | None = None
+
+
+class EvaluationResult(Shape):
+    generation_config: GenerationConfig | None = None
+
+
+class EvaluationFile(Shape):
+    model_info: Object | None = None
+    evaluation_results: list[EvaluationResult] | None = None
+
+
 def _find_files(path: Path) -> list[Path]:
     """Return the evaluations and the files of samples at the path."""
     found = []
@@ -61,14 +114,17 @@ def _find_files(path: Path) -> list[Path]:
 
 def read_every_eval_ever(files: Sequence[Path], draft: StudyDraft) -> None:
     """Add the samples. A sample has a row for each of its metrics, anywhere in its file."""
-    contents = [read_json(file) for file in files if file.suffix.lower() == ".json"]
-    evaluations = {str(content["evaluation_id"]): content for content in contents}
+    evaluations: dict[str, Row] = {}
+    for content in draft.follow((file.name, read_json(file)) for file in files if file.suffix.lower() == ".json"):
+        check_shape(content, EvaluationFile)
+        evaluations[str(content["evaluation_id"])] = content
     seen: set[str] = set()
     for file in (file for file in files if file.suffix.lower() == ".jsonl"):
         places = KeyIndex()
         for offset, row in draft.follow(read_placed_objects(file)):
             if missing := [name for name in REQUIRED if name not in row]:
                 raise StudyError([f"{draft.where}: {', '.join(missing)} missing"])
+            check_shape(row, SampleRow)
             seen.add(str(row["evaluation_id"]))
             draft.count("without evaluation", str(row["evaluation_id"]) not in evaluations)
             draft.count("several", len(dig(row, "output.raw") or ()) > 1)
@@ -107,7 +163,7 @@ def _build_item(row: Row) -> StudyItem:
     return StudyItem(
         key=f"{benchmark}-{row['sample_id']}"[:200],
         input=str(question.get("raw") or ""),
-        target="\n".join(choices[int(one)] if one.isdigit() and int(one) < len(choices) else one for one in references),
+        target="\n".join(name_choice(one, choices) for one in references),
         category=benchmark[:200],
         choices=choices,
         metadata=replace_non_finite({"benchmark": benchmark, "sample": str(row["sample_id"])}),
@@ -146,7 +202,7 @@ def _add_trials(draft: StudyDraft, condition: str, item: str, rows: Sequence[Row
         scores.append(make_metric_score(scorer, one["evaluation"]["score"], raw))
     facts: dict[str, Any] = {
         "reasoning": "\n".join(filter(None, dig(row, "output.reasoning_trace") or ())),
-        **dig_fields(row, TOKENS),
+        **dig_counts(row, TOKENS),
         "latency_ms": None if latency is None else round(latency),
         "scores": () if error else tuple(scores),
     }
@@ -158,7 +214,7 @@ def _add_trials(draft: StudyDraft, condition: str, item: str, rows: Sequence[Row
             answer=str(answer) if not error else "",
             messages=tuple(turns) or None,
             error=str(error or ""),
-            completed_at=read_time(float(timestamp)) if timestamp else None,
+            completed_at=read_time(read_float(timestamp)) if timestamp else None,
             **facts,
         )
         facts = {}

@@ -13,16 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import hash_content
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.study import (
+    ContentError,
+    Object,
     StudyError,
     StudyItem,
     StudyScore,
     build_condition,
+    check_shape,
     dig,
     read_finish,
+    read_float,
     read_seconds,
     read_settings,
     read_time,
+    replace_non_finite,
 )
 from grading_app.study_import.study_draft import StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, number_objects, read_json, read_json_list
@@ -35,6 +41,64 @@ NO_SCORES = (
 )  # fmt: skip
 Row = Mapping[str, Any]
 Key = tuple[str, str, int]  # Instance, perturbation, examples.
+
+
+class StatName(Shape):
+    name: Any
+
+
+class Stat(Shape):
+    name: StatName
+    count: float | None = None
+    sum: float
+
+
+class InstanceStats(Shape):
+    """The statistics of an instance, in `per_instance_stats.json`."""
+
+    instance_id: Any
+    perturbation: Object | None = None
+    train_trial_index: int
+    stats: list[Stat]
+
+
+class RequestTurn(Shape):
+    role: Any
+    content: Any
+
+
+class InstanceInput(Shape):
+    messages: list[Object] | None = None
+
+
+class InstanceReference(Shape):
+    output: Object
+    tags: list[Any] = []
+
+
+class Instance(Shape):
+    id: Any
+    input: InstanceInput
+    references: list[InstanceReference] | None = None
+    perturbation: Object | None = None
+
+
+class RequestSent(Shape):
+    messages: list[RequestTurn] | None = None
+
+
+class RequestResult(Shape):
+    completions: list[Object] | None = None
+
+
+class RequestState(Shape):
+    """A request in `scenario_state.json`."""
+
+    instance: Instance
+    train_trial_index: int
+    reference_index: int | None = None
+    request: RequestSent | None = None
+    result: RequestResult | None = None
 
 
 def _find_runs(path: Path) -> list[Path]:
@@ -58,7 +122,8 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
         scenario = ":".join(filter(None, [task, ",".join(kept)]))
         scenarios.add(scenario)
         adapter = state["adapter_spec"]
-        identity = hash_content({name: adapter[name] for name in adapter if name not in ("model", "model_deployment")})
+        shown = {name: adapter[name] for name in adapter if name not in ("model", "model_deployment")}
+        identity = hash_content(replace_non_finite(shown))
         prompt = f"helm-{adapter.get('method') or 'generation'}-{identity[:12]}".replace("_", "-")
         model, name = str(adapter.get("model") or "unknown"), f"{run.parent.name}/{run.name}"
         condition = draft.add_condition(build_condition("helm", name, model, prompt, read_settings(adapter)))
@@ -66,17 +131,19 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
         draft.where = f"{run.name}, {STATS}"
         stats: dict[Key, list[Row]] = defaultdict(list)
         for row in read_json_list(run / STATS) if (run / STATS).is_file() else ():
-            stats[str(row["instance_id"]), _name_perturbation(row), int(row["train_trial_index"])] += row["stats"]
+            check_shape(row, InstanceStats)
+            stats[str(row["instance_id"]), _name_perturbation(row), row["train_trial_index"]] += row["stats"]
         ranked: dict[Key, list[tuple[str, Row]]] = defaultdict(list)
         for request in draft.follow(number_objects(state["request_states"], f"{run.name}, {STATE}, request")):
+            check_shape(request, RequestState)
             instance = request["instance"]
             item = draft.add_item(_build_item(scenario, instance)).key
-            key = (str(instance["id"]), _name_perturbation(instance), int(request["train_trial_index"]))
+            key = (str(instance["id"]), _name_perturbation(instance), request["train_trial_index"])
             is_ranked = request.get("reference_index") is not None
             is_calibration = request.get("request_mode") == "calibration"
             draft.count("calibration", is_calibration)
             draft.count("ranked", is_ranked)
-            draft.count("media", bool((instance["input"] or {}).get("multimedia_content")))
+            draft.count("media", bool(instance["input"].get("multimedia_content")))
             draft.count("perturbed", bool(instance.get("perturbation")))
             draft.count("truncated", bool(request.get("prompt_truncated")))
             if is_ranked and not is_calibration:
@@ -86,7 +153,10 @@ def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
         for key, requests in ranked.items():
             draft.where = requests[0][0]
             best = max((request for _, request in requests), key=_read_likelihood)
-            answer = str(best["instance"]["references"][int(best["reference_index"])]["output"].get("text") or "")
+            references, place = best["instance"].get("references") or [], best["reference_index"]
+            if not 0 <= place < len(references):
+                raise ContentError(f"reference_index is {place}, not the place of a reference")
+            answer = str(references[place]["output"].get("text") or "")
             _add_trials(draft, condition, _build_item_key(scenario, best["instance"]), best, stats[key], answer)
     draft.name = draft.path.name if len(scenarios) > 1 else scenarios.pop()
 
@@ -120,7 +190,7 @@ def _build_item(scenario: str, instance: Row) -> StudyItem:
 
 def _read_likelihood(request: Row) -> float:
     completions = (request.get("result") or {}).get("completions") or []
-    return float(completions[0]["logprob"]) if completions else -math.inf
+    return read_float(completions[0].get("logprob")) if completions else -math.inf
 
 
 def _add_trials(
@@ -129,12 +199,12 @@ def _add_trials(
     """Add the completions of a request, each a repetition. Scores are those of the instance: of the first one."""
     result, sent = request.get("result") or {}, request.get("request") or {}
     completions = (result.get("completions") or [{}])[: None if answer is None else 1]
-    values = {str(stat["name"]["name"]): stat["sum"] / stat["count"] for stat in stats if stat.get("count")}
+    values = {str(stat["name"]["name"]): float(stat["sum"]) / stat["count"] for stat in stats if stat.get("count")}
     is_done = bool(result.get("success"))
     turns = sent.get("messages") or [{"role": "user", "content": str(sent.get("prompt") or "")}]
     tokens = {name: values.get(statistic) for name, statistic in TOKENS.items()} if len(completions) == 1 else {}
     scores = tuple(
-        StudyScore(scorer=name, value=float(value))
+        StudyScore(scorer=name, value=value)
         for name, value in values.items()
         if not name.startswith(NO_SCORES) and math.isfinite(value)
     )
@@ -143,7 +213,7 @@ def _add_trials(
         draft.add_trial(
             condition,
             item,
-            sample_idx=int(request["train_trial_index"]) * len(completions) + place,
+            sample_idx=request["train_trial_index"] * len(completions) + place,
             is_done=is_done,
             answer="" if not is_done else text if answer is None else answer,
             raw_response=text if is_done else None,
@@ -153,7 +223,7 @@ def _add_trials(
                 {"role": "assistant", "content": text},
             ),
             **read_finish(dig(completion, "finish_reason.reason")),
-            **{name: round(value) for name, value in tokens.items() if value is not None},
+            **{name: round(value) for name, value in tokens.items() if value is not None and math.isfinite(value)},
             latency_ms=read_seconds(result.get("request_time")),
             error="" if is_done else str(result.get("error") or "no result"),
             completed_at=read_time(result.get("request_datetime")),

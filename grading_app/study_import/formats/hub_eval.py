@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.stored_tables import read_parquet_files
-from grading_app.study_import.study import (
-    StudyDesign,
-    StudyError,
-    replace_non_finite,
-)
+from grading_app.study_import.study import Object, StudyDesign, StudyError, check_shape, replace_non_finite
 from grading_app.study_import.study_draft import DesignFile, StudyFormat
 from grading_app.study_import.text_files import find_files, read_objects
 
@@ -28,6 +25,26 @@ SOLVERS = {"system_message", "prompt_template", "multiple_choice", "generate"}
 CHOICE_PROMPT = "Answer the question with the letter of the right choice alone.\n\n{{input}}\n\n{{choices}}"
 TASK_KEYS = {"id", "config", "split", "field_spec", "epochs", "solvers", "scorers"}
 Row = Mapping[str, Any]
+
+
+class FieldSpec(Shape):
+    """The columns of the rows, by the field of an item."""
+
+    input: str
+    choices: list[str] | str | None = None
+
+
+class TaskStep(Shape):
+    """A solver or a scorer."""
+
+    args: Object | None = None
+
+
+class BenchmarkTask(Shape):
+    field_spec: FieldSpec
+    epochs: int | None = None
+    solvers: list[TaskStep] | None = None
+    scorers: list[TaskStep] | None = None
 
 
 def is_benchmark(content: Row) -> bool:
@@ -41,6 +58,7 @@ def read_benchmark(design: DesignFile) -> StudyDesign:
     """Return the design of the first task of a benchmark file."""
     content, tasks, notes = design.content, design.content["tasks"], []
     task = tasks[0]
+    check_shape(task, BenchmarkTask)
     title = str(content.get("name") or task.get("id") or design.file.parent.name or "benchmark")
     files = _find_split_files(design.root, str(task.get("config") or "default"), str(task.get("split") or "test"))
     items = [
@@ -79,7 +97,7 @@ def read_benchmark(design: DesignFile) -> StudyDesign:
     content_of_design = {
         "description": str(content.get("description") or ""),
         "prompts": [{"name": f"hub-{slugify_name(str(task.get('id') or title))}"[:70], "messages": turns}],
-        "samples": int(task.get("epochs") or 1),
+        "samples": task.get("epochs") or 1,
         "grade": {"scorers": [SCORERS[name] for name in scorers if name in SCORERS]},
     }
     return design.build("the Hub (eval.yaml)", title, content_of_design, notes, items)
@@ -107,12 +125,15 @@ def _read_rows(files: list[Path]) -> Iterator[tuple[str, Row]]:
 
 def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any]:
     """Return the item of a row. A target of a choice is its number, which becomes a letter, or `literal:TEXT`."""
-    columns = [column for column in (fields.get("input"), fields.get("target")) if isinstance(column, str)]
-    if missing := [name for name in columns if name not in row and not name.startswith("literal:")]:
-        raise StudyError([f"{where}: {', '.join(missing)} missing"])
     named = fields.get("choices")
     choice_columns = named if isinstance(named, list) else [named] if named else []
+    columns = [column for column in (fields["input"], fields.get("target")) if isinstance(column, str)]
+    read = [fields["input"], *(name for name in columns[1:] if not name.startswith("literal:")), *choice_columns]
+    if missing := [name for name in read if name not in row]:
+        raise StudyError([f"{where}: {', '.join(missing)} missing"])
     choices: Any = [row[name] for name in choice_columns] if isinstance(named, list) else row[named] if named else []
+    if not isinstance(choices, list):
+        raise StudyError([f"{where}: {named} is not a list of choices"])
     target = str(fields.get("target") or "")
     value = target.removeprefix("literal:") if target.startswith("literal:") else row.get(target)
     if isinstance(value, int) and choices and 0 <= value < len(choices):
@@ -121,7 +142,7 @@ def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any
     key = row.get(str(fields.get("id") or "id"))
     return {
         "key": str(key if key is not None else f"row-{number + 1:05}")[:200],
-        "input": str(row[str(fields["input"])]),
+        "input": str(row[fields["input"]]),
         "target": "" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value),
         "choices": [str(choice) for choice in choices],
         "metadata": replace_non_finite({name: part for name, part in row.items() if name not in used}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -16,7 +15,16 @@ from pathlib import Path
 from datasets_app.importing.limited_reader import FileToRead, read_upload
 from datasets_app.importing.records import BufferedImage
 from evalsite.lib.text.hashing import hash_content
-from grading_app.study_import.formats.inspect_logs import DATA_URL, Log, Sample, find_logs, read_header, read_samples
+from grading_app.study_import.formats.inspect_logs import (
+    DATA_URL,
+    Log,
+    LogHeader,
+    Sample,
+    check_sample,
+    find_logs,
+    read_header,
+    read_samples,
+)
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     StudyCall,
@@ -27,10 +35,12 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
     build_condition,
+    check_shape,
     describe_kinds,
     dig,
-    dig_fields,
+    dig_counts,
     make_metric_score,
+    read_decimal,
     read_finish,
     read_number,
     read_seconds,
@@ -84,12 +94,14 @@ def read_inspect(files: Sequence[Path], draft: StudyDraft) -> None:
     for file in files:
         draft.where = file.name
         header = read_header(file)
+        check_shape(header, LogHeader)
         condition = draft.add_condition(_build_log_condition(header))
         logs.append((read_time(dig(header, "eval.created")) or OLDEST, file, condition))
         headers.setdefault(condition, header)
         if header.get("status") != "success":
             draft.notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
         for log in draft.follow(read_samples(file)):
+            check_sample(log)
             _add_facts(draft, condition, Sample(log), facts)
     images = _read_images(draft, facts)
     for key, item in draft.items.items():
@@ -105,7 +117,7 @@ def read_inspect(files: Sequence[Path], draft: StudyDraft) -> None:
     added = KeyIndex()
     for _, file, condition in sorted(logs, key=lambda log: log[0], reverse=True):
         for log in draft.follow(read_samples(file)):
-            if added.add((condition, str(log["id"])[:200], int(log["epoch"]))):
+            if added.add((condition, str(log["id"])[:200], log["epoch"])):
                 _add_trial(draft, condition, Sample(log), names)
 
 
@@ -148,7 +160,7 @@ def _add_facts(draft: StudyDraft, condition: str, sample: Sample, facts: LogFact
     if prefix:
         try:
             image = base64.b64decode(sample.item_image[prefix.end() :], validate=True)
-        except binascii.Error:
+        except ValueError:
             image = None
     digest = hashlib.sha256(image).hexdigest() if image else ""
     earlier_item, earlier_digest = draft.add_item(item), facts.images.setdefault(item.key, digest)
@@ -168,7 +180,8 @@ def _add_facts(draft: StudyDraft, condition: str, sample: Sample, facts: LogFact
             facts.judges[condition, name] = models or facts.judges.get((condition, name), ())
             values = value if isinstance(value := score.get("value"), dict) else {"": value}
             facts.parts[condition, name].update(map(str, values))
-            if any(part not in GRADES and part == part for part in values.values()):  # Without NaN, which is no score.
+            # NaN is no score.
+            if any(part == part and not (isinstance(part, str) and part in GRADES) for part in values.values()):
                 facts.numbers.add((condition, name))
     messages = log.get("messages") or []
     draft.count("several turns", sum(message.get("role") == "assistant" for message in messages) > 1)
@@ -274,7 +287,7 @@ def _add_trial(draft: StudyDraft, condition: str, sample: Sample, judges: Judges
     draft.add_trial(
         condition,
         str(log.get("id"))[:200],
-        sample_idx=int(log["epoch"]) - 1,
+        sample_idx=log["epoch"] - 1,
         is_done=not error,
         answer=sample.read_text(content),
         reasoning=sample.read_text(content, "reasoning"),
@@ -296,12 +309,12 @@ def _add_trial(draft: StudyDraft, condition: str, sample: Sample, judges: Judges
 
 def _build_call(event: Log) -> StudyCall:
     """Return a call. Tokens that the provider's cache read or wrote are not in the log's count of input tokens."""
-    output, tokens = event.get("output") or {}, dig_fields(event, TOKENS)
+    output, tokens = event.get("output") or {}, dig_counts(event, TOKENS)
     is_cached = event.get("cache") == "read"
     price = dig(output, "usage.total_cost")
-    cost = None if price is None else Decimal(str(price))
-    if "input_tokens" in (output.get("usage") or {}):
-        tokens["input_tokens"] += sum(filter(None, (tokens["cache_read_tokens"], tokens["cache_write_tokens"])))
+    cost = None if price is None else read_decimal(price)
+    if (fresh := tokens["input_tokens"]) is not None:
+        tokens["input_tokens"] = fresh + sum(filter(None, (tokens["cache_read_tokens"], tokens["cache_write_tokens"])))
     stop = next((choice.get("stop_reason") for choice in output.get("choices") or []), None)
     return StudyCall(
         **({} if is_cached else tokens),

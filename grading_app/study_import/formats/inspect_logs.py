@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from grading_app.study_import.study import StudyError, dig, replace_non_finite
+from pydantic import Field
+
+from grading_app.publish.export.row_shapes import Shape
+from grading_app.study_import.study import Finite, Object, StudyError, check_shape, dig, replace_non_finite
 from grading_app.study_import.text_files import LARGEST_JSON, find_files, number_objects, parse_json, read_json
 
 ZSTANDARD = 93  # zipfile of this Python refuses it.
@@ -93,9 +96,108 @@ def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
     return parse_json(content, where)
 
 
+# --- the parts of a log, as they are read -----------------------------------------------------------------------------
+
+
+class LogStep(Shape):
+    params: Object | None = None
+
+
+class LogPlan(Shape):
+    config: Object | None = None
+    steps: list[LogStep] | None = None
+
+
+class LogScorer(Shape):
+    options: Object | None = None
+
+
+class LogEval(Shape):
+    scorers: list[LogScorer] | None = None
+    model_roles: dict[str, list[Object] | Object | None] | None = None
+
+
+class LogHeader(Shape):
+    eval: LogEval | None = None
+    plan: LogPlan | None = None
+
+
+class LogMessage(Shape):
+    content: str | list[Any] | None = None
+    tool_calls: list[Object] | None = None
+
+
+class LogChoice(Shape):
+    message: LogMessage | None = None
+
+
+class LogOutput(Shape):
+    choices: list[LogChoice] | None = None
+    usage: Object | None = None
+    time: Finite | None = None
+
+
+class ModelEvent(Shape):
+    """A call of a model."""
+
+    output: LogOutput | None = None
+    retries: int | None = None
+    input: list[LogMessage] | None = None
+    input_refs: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
+    span_id: str | int | None = None
+
+
+class LogSpan(Shape):
+    """The beginning of a span of events."""
+
+    id: str | int
+    parent_id: str | int | None = None
+
+
+class LogRetry(Shape):
+    events: list[Object] | None = None
+
+
+class EventsData(Shape):
+    messages: list[LogMessage] | None = None
+
+
+class LogSample(Shape):
+    id: Any = None
+    epoch: int | None = None
+    input: str | list[LogMessage] | None = None
+    choices: list[Any] | None = None
+    metadata: Object | None = None
+    messages: list[LogMessage] | None = None
+    output: LogOutput | None = None
+    scores: dict[str, Object] | None = None
+    events: list[Object] | None = None
+    events_data: EventsData | None = None
+    attachments: Object | None = None
+    error: Object | None = None
+    error_retries: list[LogRetry] | None = None
+    limit: Object | None = None
+
+
+EVENTS: dict[str, type[Shape]] = {"model": ModelEvent, "span_begin": LogSpan}
+
+
+def check_sample(log: Log) -> None:
+    """Raise ContentError if a part of a sample that is read has another type. Other events may have any form."""
+    check_shape(log, LogSample)
+    retries = [event for retry in log.get("error_retries") or () for event in retry.get("events") or ()]
+    for event in (*(log.get("events") or ()), *retries):
+        shape = EVENTS.get(str(event.get("event")))
+        if shape is not None:
+            check_shape(event, shape)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Sample:
-    """A sample of a log, which has long texts and media once, as attachments."""
+    """A checked sample of a log, which has long texts and media once, as attachments."""
 
     log: Log
 
@@ -117,7 +219,7 @@ class Sample:
         turns = self.log.get("input")
         for turn in turns if isinstance(turns, list) else ():
             for part in turn["content"] if isinstance(turn.get("content"), list) else ():
-                if part.get("type") == "image":
+                if isinstance(part, dict) and part.get("type") == "image":
                     return self.resolve(str(part.get("image")))
         return ""
 

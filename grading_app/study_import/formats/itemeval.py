@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.formats.itemeval_config import (
     BUILTIN_TEMPLATES,
     KEYS,
@@ -47,17 +48,20 @@ from grading_app.study_import.stored_tables import (
 )
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
+    Object,
     StudyCondition,
     StudyError,
     StudyItem,
     StudyWave,
+    check_shape,
+    read_decimal,
     read_finish,
     read_settings,
     read_time,
     split_model,
 )
 from grading_app.study_import.study_draft import StudyDraft, StudyFormat
-from grading_app.study_import.text_files import read_text
+from grading_app.study_import.text_files import parse_json, read_text
 
 TOOL = "itemeval"
 ONE_STORE = "one folder must have items.parquet and solutions.parquet"
@@ -74,6 +78,16 @@ SOLUTION_COLUMNS: Columns = {
     "epoch": (int,),
 }
 REQUIRED_OF_SOLUTIONS = ("condition_id", "item_id", "epoch", "model", "created_at")
+
+
+class ManifestFile(Shape):
+    """A file of the folder `manifests`."""
+
+    run_id: str | None = None
+    endpoints_effective: dict[str, Object] | None = None
+    wave: int | None = None
+    epoch_offset: int | None = None
+    config: Object | None = None
 
 
 @dataclass
@@ -108,7 +122,7 @@ def read_itemeval(stores: Sequence[Path], draft: StudyDraft) -> None:
     # The ledger has costs that the rows do not have.
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for row in draft.follow(tables.rows(LEDGER)):
-        sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
+        sums[str(row.get("stage"))] += read_decimal(row.get("usd") or 0)
     totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
     if sums:
         draft.notes.append(f"The ledger of all calls has {totals}. It also has calls that no row describes.")
@@ -130,13 +144,14 @@ def _find_stores(path: Path) -> list[Path]:
 def _read_manifests(store: Path, draft: StudyDraft) -> Manifests:
     facts = Manifests()
     for file in draft.follow((file.name, file) for file in sorted((store / "manifests").glob("*.json"))):
-        content = json.loads(read_text(file))
+        content = parse_json(read_text(file).encode(), file.name)
+        check_shape(content, ManifestFile)
         for condition, endpoint in (content.get("endpoints_effective") or {}).items():
-            facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
+            facts.served[str(content.get("run_id")), condition] = str(endpoint.get("served_model") or "")
         if content.get("stage") == "generate":
-            number = int(content.get("wave") or 0)
+            number = content.get("wave") or 0
             label = str(content.get("wave_label") or "")
-            facts.waves[number] = StudyWave(number, label, int(content.get("epoch_offset") or 0))
+            facts.waves[number] = StudyWave(number, label, content.get("epoch_offset") or 0)
             facts.config = dict(content.get("config") or {})
     return facts
 

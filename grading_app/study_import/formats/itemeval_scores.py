@@ -17,6 +17,7 @@ from grading_app.study_import.study import (
     StudyJudge,
     StudyScore,
     StudyTrial,
+    dig_counts,
     read_seconds,
     read_time,
     refuse_unreadable,
@@ -50,7 +51,7 @@ def read_usage(row: TableRow) -> dict[str, Any]:
 
     A row that was repeated from the tool's cache, or that failed, has 0 USD and no tokens: what was paid is not in it.
     """
-    cached = [row["cache_read_tokens"], row.get("cache_write_tokens")]
+    cached = [row["cache_read_tokens"], *dig_counts(row, {"written": "cache_write_tokens"}).values()]
     is_unpaid = row["usd"] == 0 and row["input_tokens"] is None and row["output_tokens"] is None
     return {
         "input_tokens": None if row["input_tokens"] is None else row["input_tokens"] + sum(filter(None, cached)),

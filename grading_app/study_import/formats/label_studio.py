@@ -6,20 +6,25 @@ of it. Else each person is a condition, whose annotations are answers, and the m
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.study import (
+    ContentError,
+    Finite,
     HumanNorm,
+    Object,
     StudyError,
     StudyItem,
     StudyScore,
     build_condition,
+    check_shape,
     describe_kinds,
+    read_number,
     read_time,
     replace_non_finite,
 )
@@ -30,8 +35,28 @@ ANSWERS = ("response", "answer", "output", "completion", "model_output", "genera
 MODELS = ("model", "model_name", "model_id", "model_version")
 INPUTS = ("prompt", "question", "input", "instruction", "query", "text")
 TARGETS = ("target", "ideal", "reference", "expected", "gold")
+LARGEST = 1e100  # Beyond it, the mean of several numbers may be infinite.
 TAKEN = ("rating", "number", "choices", "textarea", "taxonomy", "pairwise", "labels")
 Row = Mapping[str, Any]
+
+
+class TaskResult(Shape):
+    """The answer to one question of a task."""
+
+    value: Object | None = None
+
+
+class TaskAnnotation(Shape):
+    result: list[TaskResult] | None = None
+    lead_time: Finite | None = None
+
+
+class ExportedTask(Shape):
+    data: Object
+    annotations: list[TaskAnnotation] | None = None
+    completions: list[TaskAnnotation] | None = None
+    predictions: list[TaskAnnotation] | None = None
+    drafts: list[Any] | None = None
 
 
 def _find_exports(path: Path) -> list[Path]:
@@ -52,6 +77,7 @@ def read_label_studio(files: Sequence[Path], draft: StudyDraft) -> None:
         for task in draft.follow((f"{file.name}, task {number}", task) for number, task in tasks):
             if not isinstance(task.get("data"), dict):
                 raise StudyError([f"{draft.where}: data is missing"])
+            check_shape(task, ExportedTask)
             item = _build_item(task, draft)
             draft.items[item.key] = item
             every = task.get("annotations") or []
@@ -82,7 +108,7 @@ def _build_item(task: Row, draft: StudyDraft) -> StudyItem:
         for result in annotation.get("result") or ():
             number, text = _read_result(result)
             if number is not None:
-                values[str(result["from_name"])].append(number)
+                values[_name_question(result)].append(number)
             if annotation.get("ground_truth"):
                 right = right or text
     norms = tuple(
@@ -108,7 +134,7 @@ def _has_answers(task: Row) -> bool:
 
 def _list_annotations(task: Row) -> list[Row]:
     annotations = task.get("annotations") or task.get("completions") or []
-    return [one for one in annotations if isinstance(one, dict) and not one.get("was_cancelled")]
+    return [one for one in annotations if not one.get("was_cancelled")]
 
 
 def _name_person(annotation: Row) -> str:
@@ -117,14 +143,23 @@ def _name_person(annotation: Row) -> str:
     return f"rater-{number if isinstance(number, int) else 'unknown'}"
 
 
+def _name_question(result: Row) -> str:
+    if result.get("from_name") is None:
+        raise ContentError("from_name of a result is missing")
+    return str(result["from_name"])
+
+
 def _read_result(result: Row) -> tuple[float | None, str]:
     """Return a result as a number, if it is one, and as text."""
     kind, value = str(result.get("type")), result.get("value") or {}
     part = value.get("text") if kind == "textarea" else value.get("selected") if kind == "pairwise" else value.get(kind)
     if kind not in TAKEN or part is None:
         return None, ""
-    if isinstance(part, int | float) and not isinstance(part, bool) and math.isfinite(part):
-        return float(part), f"{part:g}"
+    number = None if isinstance(part, bool) else read_number(part)
+    if number is not None:
+        if abs(number) > LARGEST:
+            raise ContentError(f"{number:g} is too large a number")
+        return number, f"{number:g}"
     flat = (
         [" / ".join(map(str, one)) if isinstance(one, list) else str(one) for one in part]
         if isinstance(part, list)
@@ -169,7 +204,7 @@ def _add_answers(task: Row, item: str, draft: StudyDraft, regions: Counter[str])
                 regions[str(result.get("type"))] += 1
                 continue
             score = StudyScore(
-                scorer=f"{result['from_name']}-{_name_person(annotation)}",
+                scorer=f"{_name_question(result)}-{_name_person(annotation)}",
                 value=number,
                 raw=text[:2000],
                 error="" if number is not None else "label",

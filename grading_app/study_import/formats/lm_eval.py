@@ -12,15 +12,23 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    ContentError,
+    Object,
     StudyCondition,
     StudyError,
     StudyItem,
     build_condition,
+    check_shape,
     make_metric_score,
+    name_choice,
+    read_float,
     read_number,
     read_settings,
     read_time,
@@ -41,6 +49,32 @@ KNOWN = {*REQUIRED, "filter", "metrics", "doc_hash", "prompt_hash", "target_hash
 RESULTS = re.compile(r"results_(?P<date>.+)\.json\Z")
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT.+)\.jsonl\Z")
 Row = Mapping[str, Any]
+Some = Annotated[list[Any], Field(min_length=1)]
+
+
+class DocumentRow(Shape):
+    """A line of a samples file."""
+
+    arguments: Annotated[dict[str, Annotated[Object, Field(min_length=1)]] | list[Some], Field(min_length=1)]
+    resps: Annotated[list[Some], Field(min_length=1)]
+    metrics: list[str] | None = None
+
+
+class TaskConfig(Shape):
+    generation_kwargs: Object | None = None
+
+
+class RunConfig(Shape):
+    model_args: Object | str | None = None
+    gen_kwargs: Object | str | None = None
+
+
+class RunResults(Shape):
+    """A file `results_*.json`."""
+
+    config: RunConfig | None = None
+    configs: dict[str, TaskConfig] | None = None
+    results: Object | None = None
 
 
 def _find_samples(path: Path) -> list[Path]:
@@ -52,7 +86,9 @@ def read_lm_eval(files: Sequence[Path], draft: StudyDraft) -> None:
     runs = {}  # Results by folder and date.
     for file in find_files(draft.path, ".json"):
         if match := RESULTS.match(file.name):
-            runs[file.parent, match["date"]] = read_json(file)
+            draft.where = file.name
+            runs[file.parent, match["date"]] = run = read_json(file)
+            check_shape(run, RunResults)
     hashes: dict[str, str] = {}
     tasks_by_run: dict[tuple[Path, str], set[str]] = defaultdict(set)
     for file in files:
@@ -90,10 +126,12 @@ def _build_run_condition(date: str, file: Path, run: Row) -> StudyCondition:
     }
     if "max_gen_toks" in shared:
         shared["max_tokens"] = shared["max_gen_toks"]
-    settings = {
-        name: float(value) if name in ("temperature", "top_p") else int(value)
-        for name, value in read_settings(shared).items()
-    }
+    settings: dict[str, float] = {}
+    for name, value in read_settings(shared).items():  # In a list of arguments, a number is text.
+        try:
+            settings[name] = float(value) if name in ("temperature", "top_p") else int(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ContentError(f"{name} is {value!r:.60}, not a number") from None
     system = [str(run["system_instruction"])] if run.get("system_instruction") else []
     return build_condition("lm-eval", f"{model}, {date}", model, "lm-eval", settings, system)
 
@@ -114,6 +152,7 @@ def _add_samples(
         if missing := [name for name in REQUIRED if name not in row]:
             draft.refuse(f"{', '.join(missing)} missing")
             continue
+        check_shape(row, DocumentRow)
         filters.setdefault(_name_filter(row))
         draft.count("not numbers", sum(read_number(value) is None for value in _read_metrics(row).values()))
         if _name_filter(row) != next(iter(filters)):
@@ -153,8 +192,8 @@ def _add_samples(
 def _build_item(task: str, row: Row) -> StudyItem:
     calls, target = _list_arguments(row), row["target"]
     choices = _list_choices(row) if _is_ranking(row) else ()
-    if choices and str(target).isdigit() and int(target) < len(choices):
-        target = choices[int(target)]  # In a ranking, the right answer may be the place of a choice.
+    if choices and type(target) in (str, int):
+        target = name_choice(str(target), choices)  # In a ranking, the right answer may be the place of a choice.
     return StudyItem(
         key=f"{task}-{row['doc_id']}"[:200],
         input=calls[0][0] if isinstance(calls[0][0], str) else json.dumps(calls[0][0]),
@@ -170,8 +209,10 @@ def _read_answers(row: Row) -> list[tuple[str, str]]:
     if not _is_ranking(row):
         texts = [json.dumps(one) if _has_likelihoods(row) else str(one) for one in row["resps"][0]]
         return [(text, text) for text in texts]
-    likelihoods = [float(one[0][0] if isinstance(one[0], list) else one[0]) for one in row["resps"]]
+    likelihoods = [read_float(one[0][0] if isinstance(one[0], list) and one[0] else one[0]) for one in row["resps"]]
     choices = _list_choices(row)
+    if len(choices) < len(likelihoods):
+        raise ContentError(f"{len(likelihoods)} responses, but {len(choices)} arguments")
     best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
     return [(choices[best], json.dumps(dict(zip(choices, likelihoods, strict=False))))]
 
@@ -181,7 +222,10 @@ def _name_filter(row: Row) -> str:
 
 
 def _list_choices(row: Row) -> tuple[str, ...]:
-    return tuple(str(call[1]).strip() for call in _list_arguments(row))
+    calls = _list_arguments(row)
+    if any(len(call) < 2 for call in calls):
+        raise ContentError("arguments: a call needs a text and its continuation")
+    return tuple(str(call[1]).strip() for call in calls)
 
 
 def _list_arguments(row: Row) -> list[Sequence[Any]]:

@@ -272,9 +272,7 @@ def _find_databases(path: Path) -> list[Path]:
 def _read_trial_rows(tables: StoredTables) -> Rows:
     """Yield the trials as texts, as the CSV files have them. An empty text is NULL."""
     for where, row in tables.rows("trials"):
-        absent = [name for name in sorted(TRIAL_COLUMNS) if name not in row]
-        if absent:
-            raise StudyError([f"{where}: {', '.join(absent)} missing"])
+        _require_columns(where, row, *sorted(TRIAL_COLUMNS))
         yield where, {name: "" if value is None else str(value) for name, value in row.items()}
 
 
@@ -282,12 +280,27 @@ def _read_configs(tables: StoredTables, draft: StudyDraft) -> dict[str, dict[str
     """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
     runs: list[tuple[str, str, dict[str, Any]]] = []
     for row in draft.follow(tables.rows("runs")):
-        content = row.get("config_json")
-        config = json.loads(content) if isinstance(content, str) and content else content or {}
-        if not isinstance(config, dict):
-            raise StudyError([f"{draft.where}: config_json is no object"])
+        _require_columns(draft.where, row, "run_id")
+        config = _read_object(draft.where, row, "config_json")
         runs.append((str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")}))
     return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
+
+
+def _require_columns(where: str, row: Mapping[str, Any], *names: str) -> None:
+    if absent := [name for name in names if name not in row]:
+        raise StudyError([f"{where}: {', '.join(absent)} missing"])
+
+
+def _read_object(where: str, row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a column that holds an object, or its JSON; an empty one if there is none."""
+    value = row.get(name)
+    try:
+        content = json.loads(value) if isinstance(value, str) and value else value or {}
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise StudyError([f"{where}: {name} is no JSON: {error}"]) from None
+    if not isinstance(content, dict):
+        raise StudyError([f"{where}: {name} is no object"])
+    return content
 
 
 # --- image sets -------------------------------------------------------------------------------------------------------
@@ -297,13 +310,14 @@ def _read_image_sets(tables: StoredTables, names: set[str], draft: StudyDraft) -
     """Return the image sets that runs name, as far as the database has them."""
     sets = {}
     for row in draft.follow(tables.rows("datasets")):
-        if row["dataset_id"] in names:
-            params = row.get("generation_params")
-            params = json.loads(params) if isinstance(params, str) and params else params or {}
+        _require_columns(draft.where, row, "dataset_id")
+        if str(row["dataset_id"]) in names:
+            params = _read_object(draft.where, row, "generation_params")
             numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
             strategy = {"strategy": params["strategy"]} if params.get("strategy") in STRATEGIES else {}
             sets[str(row["dataset_id"])] = ImageSet(recipe={"image_set": str(row["dataset_id"])} | strategy | numbers)
     for row in draft.follow(tables.rows("dataset_images")):
+        _require_columns(draft.where, row, "dataset_id", "image_id")
         if (image_set := sets.get(str(row["dataset_id"]))) is not None:
             image_set.images[str(row["image_id"])] = None
             if row.get("excluded"):

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
+    Object,
     StudyCall,
     StudyCondition,
     StudyDesign,
@@ -23,8 +25,9 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
     build_condition,
+    check_shape,
     dig,
-    dig_fields,
+    dig_counts,
     make_metric_score,
     read_time,
     refuse_unreadable,
@@ -54,6 +57,31 @@ TOKENS = {
 Row = Mapping[str, Any]
 
 
+class PromptTurn(Shape):
+    role: Any
+
+
+class EventData(Shape):
+    prompt: list[PromptTurn] | str | Object | None = None
+
+
+class EventRow(Shape):
+    """A line of a log, beside those of the run itself."""
+
+    sample_id: Any
+    data: EventData
+
+
+class RunSpec(Shape):
+    completion_fns: list[Any] | None = None
+
+
+class RegistrySample(Shape):
+    """A line of a registry's data."""
+
+    input: list[PromptTurn] | str | Object | None
+
+
 def _find_logs(path: Path) -> list[Path]:
     return [
         file for file in find_files(path, ".jsonl")
@@ -67,6 +95,7 @@ def read_openai_evals(files: Sequence[Path], draft: StudyDraft) -> None:
     for file in files:
         spec = read_first_object(file)["spec"]
         draft.where = file.name
+        check_shape(spec, RunSpec)
         offsets = KeyIndex()  # Of the events of each sample.
         samples: dict[str, None] = {}
         for offset, row in draft.follow(read_placed_objects(file)):
@@ -75,6 +104,7 @@ def read_openai_evals(files: Sequence[Path], draft: StudyDraft) -> None:
                 continue
             if not isinstance(row.get("data"), dict) or "sample_id" not in row:
                 raise StudyError([f"{draft.where}: an event needs sample_id and data"])
+            check_shape(row, EventRow)
             is_taken = row["type"] in ("sampling", "error", *SCORES)
             draft.count("errors", row["type"] == "error")
             draft.count("others", not is_taken)
@@ -194,7 +224,7 @@ def _build_messages(data: Row) -> tuple[Mapping[str, str], ...]:
 
 def _build_call(event: Row) -> StudyCall:
     return StudyCall(
-        **dig_fields(event, TOKENS),
+        **dig_counts(event, TOKENS),
         served_model=str(event["data"].get("model") or "")[:200],
         completed_at=read_time(event.get("created_at")),
     )
@@ -209,7 +239,8 @@ def _list_evals(registry: Row) -> dict[str, Row]:
         for name, entry in registry.items()
         if isinstance(entry, dict)
         and ":" in str(entry.get("class") or "")
-        and isinstance(dig(entry, "args.samples_jsonl"), str)
+        and isinstance(entry.get("args"), dict)
+        and isinstance(entry["args"].get("samples_jsonl"), str)
     }
 
 
@@ -234,6 +265,7 @@ def read_registry(design: DesignFile) -> StudyDesign:
         if "input" not in row:
             raise StudyError([f"{where}: input is missing"])
         with refuse_unreadable(where):
+            check_shape(row, RegistrySample)
             text = "\n\n".join(turn["content"] for turn in _list_turns(row["input"]))
             extra = {key: value for key, value in row.items() if key not in ("input", "ideal")}
             items.append({

@@ -11,19 +11,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.study import (
+    ContentError,
+    Finite,
+    Object,
     StudyCondition,
     StudyDesign,
     StudyError,
     StudyItem,
     StudyScore,
+    check_shape,
     describe_kinds,
     dig,
-    dig_fields,
+    dig_counts,
+    read_decimal,
     read_finish,
+    read_float,
     read_settings,
     read_time,
     replace_non_finite,
@@ -48,6 +57,58 @@ TOKENS = {
 Row = Mapping[str, Any]
 
 
+class TestCase(Shape):
+    """A test, in the results or in a configuration."""
+
+    vars: Object | None = None
+    asserts: list[Any] | None = Field(default=None, alias="assert")
+    metadata: Object | None = None
+
+
+class PromptSent(Shape):
+    config: Object | None = None
+
+
+class AssertionResult(Shape):
+    assertion: Object | None = None
+
+
+class GradingResult(Shape):
+    components: list[AssertionResult | None] | None = Field(default=None, alias="componentResults")
+
+
+class ResultRow(Shape):
+    """A result of an evaluation."""
+
+    vars: Object | None = None
+    case: TestCase | None = Field(default=None, alias="testCase")
+    prompt: PromptSent | None = None
+    provider: Object | None = None
+    place: Annotated[int, Field(alias="promptIdx", ge=0)]
+    latency: Finite | None = Field(default=None, alias="latencyMs")
+    grading: GradingResult | None = Field(default=None, alias="gradingResult")
+
+
+class ProviderEntry(Shape):
+    config: Object | None = None
+
+
+class ResultList(Shape):
+    prompts: list[Object]
+
+
+class ResultsFile(Shape):
+    results: ResultList
+
+
+class EvaluateOptions(Shape):
+    repeat: int | None = None
+
+
+class ConfigFile(Shape):
+    options: EvaluateOptions | None = Field(default=None, alias="evaluateOptions")
+
+
 def _find_results(path: Path) -> list[tuple[str, Row]]:
     """Return the evaluations at the path, with the names of their files. A list within `results` is a version 3."""
     found: list[tuple[str, Row]] = []
@@ -66,9 +127,14 @@ def read_promptfoo(evaluations: Sequence[tuple[str, Row]], draft: StudyDraft) ->
     """Add the results of all evaluations. A repeated test of a condition is its next repetition."""
     draft.name = str(dig(evaluations[0][1], "config.description") or "") or draft.path.stem
     for name, content in evaluations:
+        draft.where = name
+        check_shape(content, ResultsFile)
         providers = [one for one in _list(dig(content, "config.providers")) if isinstance(one, dict)]
+        for provider in providers:
+            check_shape(provider, ProviderEntry)
         time = dig(content, "results.timestamp")
         for row in draft.follow(number_objects(content["results"]["results"], f"{name}, result")):
+            check_shape(row, ResultRow)
             output = dig(row, "response.output")
             is_error = row.get("failureReason") == ERROR or (output is None and bool(row.get("error")))
             is_cached = bool(dig(row, "response.cached"))
@@ -82,8 +148,8 @@ def read_promptfoo(evaluations: Sequence[tuple[str, Row]], draft: StudyDraft) ->
                 is_done=not is_error,
                 answer=output if isinstance(output, str) else "" if output is None else json.dumps(output),
                 **read_finish(dig(row, "response.finishReason")),
-                **({} if is_error or is_cached else dig_fields(row, TOKENS)),
-                cost_usd=Decimal(0) if is_cached else Decimal(str(row["cost"])) if row.get("cost") else None,
+                **({} if is_error or is_cached else dig_counts(row, TOKENS)),
+                cost_usd=Decimal(0) if is_cached else read_decimal(row["cost"]) if row.get("cost") else None,
                 latency_ms=None if row.get("latencyMs") is None else round(row["latencyMs"]),
                 is_cached=is_cached,
                 error=str(row.get("error") or "") if is_error else "",
@@ -102,7 +168,7 @@ def _list_scores(row: Row, draft: StudyDraft) -> Iterator[StudyScore]:
     for verdict in dig(row, "gradingResult.componentResults") or []:
         assertion = dig(verdict, "assertion")
         if isinstance(assertion, dict):
-            draft.count("judges", assertion["type"] in JUDGES)
+            draft.count("judges", assertion.get("type") in JUDGES)
             name = str(assertion.get("metric") or assertion.get("type") or "assertion")
             names[name] += 1
             scorer = name if names[name] == 1 else f"{name}-{names[name]}"
@@ -114,7 +180,7 @@ def _list_scores(row: Row, draft: StudyDraft) -> Iterator[StudyScore]:
 def _build_score(scorer: str, verdict: Row, raw: str = "") -> StudyScore:
     return StudyScore(
         scorer,
-        float(verdict["score"]),
+        read_float(verdict.get("score")),
         raw,
         reasoning=str(verdict.get("reason") or ""),
         detail={"pass": bool(verdict.get("pass"))},
@@ -127,7 +193,7 @@ def _build_item(row: Row) -> StudyItem:
     variables = {name: value for name, value in (row.get("vars") or {}).items() if not str(name).startswith("_")}
     assertions = [part for part in test.get("assert") or [] if isinstance(part, dict)]
     targets = [str(part["value"]) for part in assertions if part.get("type") in EQUAL and part.get("value") is not None]
-    identity = hash_content([replace_non_finite(variables), str(test.get("description") or ""), assertions])[:12]
+    identity = hash_content(replace_non_finite([variables, str(test.get("description") or ""), assertions]))[:12]
     values = [value if isinstance(value, str) else json.dumps(value) for value in variables.values()]
     label = str(test.get("description") or (values[0] if values else "test"))
     return StudyItem(
@@ -142,7 +208,7 @@ def _build_item(row: Row) -> StudyItem:
 
 
 def _build_condition(content: Row, row: Row, providers: Sequence[Row]) -> StudyCondition:
-    provider, place = row.get("provider") or {}, int(row["promptIdx"])
+    provider, place = row.get("provider") or {}, row["promptIdx"]
     provider_id, label = str(provider.get("id") or "unknown"), str(provider.get("label") or "")
     same = [one for one in providers if str(one.get("id")) == provider_id and str(one.get("label") or "") == label]
     config = {**((same[0].get("config") or {}) if same else {}), **((row.get("prompt") or {}).get("config") or {})}
@@ -199,6 +265,7 @@ def _build_turns(raw: str, prefix: str) -> tuple[Mapping[str, str], ...]:
 def read_config(design: DesignFile) -> StudyDesign:
     """Return the design of a configuration. Raise StudyError for a prompt that cannot be read."""
     config = design.content
+    check_shape(config, ConfigFile)
     prompts = []
     for number, prompt in enumerate(_list(config["prompts"]), start=1):
         entry = prompt if isinstance(prompt, dict) else {"raw": prompt}
@@ -212,6 +279,7 @@ def read_config(design: DesignFile) -> StudyDesign:
     assertions: Counter[str] = Counter()
     tests = _list(config.get("tests"))
     for test in (test for test in tests if isinstance(test, dict)):
+        check_shape(test, TestCase)
         item = _build_item({"testCase": test, "vars": test.get("vars")})
         items.setdefault(item.key, item)
         assertions.update(
@@ -231,7 +299,7 @@ def read_config(design: DesignFile) -> StudyDesign:
         "models": models,
         "prompts": prompts,
         "samplers": samplers,
-        "samples": int((config.get("evaluateOptions") or {}).get("repeat") or 1),
+        "samples": (config.get("evaluateOptions") or {}).get("repeat") or 1,
     }
     fields = ("key", "input", "target", "category", "metadata")
     content_of_items = [{name: getattr(item, name) for name in fields} for item in items.values()]
@@ -252,7 +320,10 @@ def _list_models(providers: Sequence[Any], endpoint: str) -> tuple[list[dict[str
         entry: dict[str, Any] = dict(provider) if isinstance(provider, dict) else {"id": provider}
         if "id" not in entry and len(entry) == 1:
             ((provider_id, options),) = entry.items()
+            if options and not isinstance(options, dict):
+                raise ContentError(f"providers: the options of {provider_id} are not a mapping")
             entry = {"id": provider_id, **(options or {})}
+        check_shape(entry, ProviderEntry)
         parts = _split_provider(str(entry.get("id") or "unknown"))
         model = {
             "name": slugify_name(str(entry.get("label") or parts["model"])),

@@ -22,6 +22,7 @@ from grading_app.study_import.study import (
     StudyItem,
     StudyScore,
     dig,
+    read_float,
 )
 from grading_app.study_import.study_draft import DesignFile, StudyDraft, StudyFormat
 from grading_app.study_import.text_files import find_files, read_first_object, read_lines, read_yaml_files
@@ -153,7 +154,7 @@ def _add_item(record: Record, draft: StudyDraft, facts: dict[str, dict[str, Any]
         "point": point,
         "params": params,
         "number": number,
-        "guess_chance": float(record["guess_chance"]),
+        "guess_chance": read_float(record["guess_chance"]),
         "genresult": record.get("genresult") or {},
     }
     item = draft.add_item(

@@ -77,6 +77,11 @@ def copy_samples(name, folder):
     if source.suffix == ".zip":
         with zipfile.ZipFile(source) as archive:
             archive.extractall(folder)
+    elif source.suffix == ".eval":
+        with zipfile.ZipFile(source) as archive:
+            samples = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
+            log = json.loads(archive.read("header.json")) | {"samples": samples}
+        (folder / "log.json").write_text(json.dumps(log))
     else:
         for file in [source] if source.is_file() else source.rglob("*.json*"):
             (folder / file.name).write_text(file.read_text())
@@ -127,6 +132,7 @@ def read_whole(path):
         "helm/runs.zip",
         "every_eval_ever",
         "label_studio",
+        "logs/talks.eval",
     ],
 )
 def test_a_value_of_another_type_is_read_or_refused_with_a_sentence(name, tmp_path):

@@ -278,8 +278,10 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
         ({"schema.json": b'{"schema": 4}'}, "schema 4, of an older version; make a new file on its site"),
         ({"schema.json": None}, "schema 1, of an older version"),
         ({"rows/auth_user.jsonl": b'{"id": 1, "is_superuser": true}\n'}, "unknown rows"),
-        ({"names.json": b"{}"}, "cannot be imported"),
-        ({"names.json": None}, "cannot be imported"),
+        ({"names.json": b"{}"}, "names.json has no name for row 1 of datasets_app_dataset"),
+        ({"names.json": b'{"datasets_app_dataset": {"1": 2}}'}, "names.json cannot be read: .* valid string"),
+        ({"names.json": b"["}, "names.json cannot be read: Invalid JSON"),
+        ({"names.json": None}, "altered.zip has no names.json"),
     ],
 )
 def test_unexpected_parts_are_refused(foreign_snapshot, owner, tmp_path, changes, message):

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.study import (
     INPUT_TURN,
     StudyCondition,
     StudyItem,
-    dig_fields,
+    check_shape,
+    dig_counts,
     make_metric_score,
     split_model,
 )
@@ -27,17 +29,27 @@ from grading_app.study_import.text_files import find_files, read_first_object, r
 TOKENS = {"input_tokens": "usage.prompt", "output_tokens": "usage.reply"}
 
 
+class Reply(Shape):
+    id: int | str
+    question: str
+    gold: str
+    model: str
+    reply: str
+    right: bool
+
+
 def read_chatbench(files: Sequence[Path], draft: StudyDraft) -> None:
     """Add the replies. Several replies of a model to a question are repetitions."""
     for row in draft.follow(read_objects(files)):
-        model = str(row["model"])
+        check_shape(row, Reply)
+        model = row["model"]
         draft.count("unpriced", row.get("cost") is None)
         draft.add_trial(
             draft.add_condition(StudyCondition(model, **split_model(model), messages=INPUT_TURN)),
             draft.add_item(StudyItem(str(row["id"]), input=row["question"], target=row["gold"])).key,
             is_done=True,
             answer=row["reply"],
-            **dig_fields(row, TOKENS),
+            **dig_counts(row, TOKENS),
             scores=(make_metric_score("right", row["right"], ""),),
         )
 
@@ -89,7 +101,7 @@ def test_a_format_is_one_module_one_line_and_a_row(checkout):
     assert code == 0, output
     assert "['1'] ['lab'] ['The cost of 2 replies is unknown.']" in output
     assert "4 9 None 1.0 1" in output
-    assert "replies.jsonl, line 1: cannot be read, KeyError: 'id'" in output
+    assert "replies.jsonl, line 1: cannot be read, id: field required" in output
     documents = "tests/unit/docs/test_formats_of_studies_are_documented.py"
     code, output = checkout.test(documents)
     assert code == 1, output
