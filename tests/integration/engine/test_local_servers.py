@@ -8,6 +8,7 @@ from django.db import connection
 
 from evalsite.lib.history import StatusChange
 from grading_app.grading.consistency_check import find_differences
+from runs_app.engine import rate_limiter
 from runs_app.engine.model_state import note_call
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -24,7 +25,8 @@ TIMED_OUT = {"outcome": "transient", "error_class": "timeout"}
 
 
 @pytest.fixture
-def local(run):
+def local(run, monkeypatch):
+    monkeypatch.setattr(rate_limiter, "FIRST_WAIT_S", 0.01)  # A server whose calls all time out is tested sooner.
     Endpoint.objects.update(local_server="ollama", max_concurrency=1, is_free=True)
     Experiment.objects.update(max_attempts=1, stop_after_attempts=100)
     return run

@@ -18,8 +18,8 @@ ODD = "Question 7?"
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(rate_limiter, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT_S", 0.04)
+    monkeypatch.setattr(rate_limiter, "FIRST_WAIT_S", 0.005)
+    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT_S", 0.01)
 
 
 def make_run(**fields):
@@ -143,7 +143,7 @@ def test_tests_of_the_endpoint_take_turns_with_different_trials(transactional_db
         tested.append(request.messages[-1]["content"])
         raise CallFailure(ErrorClass.SERVER_ERROR, "down", http_status=500)
 
-    drain(call, seconds=3)
+    drain(call, stop_at=52)
     run.refresh_from_db()
     assert run.n_failed == 0
     assert len(set(tested[32:])) >= 4
