@@ -9,7 +9,8 @@ from evalsite.api.downloads import COUNTED_TABLES
 from evalsite.api.lab_api import api as lab_api
 from runs_app.models import ApiAllowance, Trial
 from tests import factories
-from tests.factories.tokens import make_api_client
+from tests.factories.tokens import make_api_client, make_bearer, make_token
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -29,11 +30,17 @@ ABSENT = {
 }
 
 
+@shared_rows
+def token(team_of_file, pilot_of_file):
+    """Return the text of the owner's token. The owner has two experiments."""
+    factories.make_experiment("second", owner=team_of_file.owner)
+    return make_token(team_of_file.owner, "admin")[1]
+
+
 @pytest.fixture
-def client(team, pilot, monkeypatch):
+def client(token, monkeypatch):
     monkeypatch.setattr(ApiAllowance, "BURST", 1e9)
-    factories.make_experiment("second", owner=team.owner)
-    return make_api_client(team.owner, "admin")
+    return make_bearer(token)
 
 
 def fill_in(address, pilot):

@@ -366,8 +366,11 @@ def test_a_token_of_the_experiment_opens_the_gateway_to_those_who_may_edit_it(na
     assert ask("owner", "run", other) == HIDDEN
 
 
-@pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])
-def test_addresses_that_change_data_refuse_get(name, url_values, as_):
-    row = MATRIX[name]
-    address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
-    assert as_("operator").get(address).status_code == 405
+def test_addresses_that_change_data_refuse_get(url_values, as_):
+    client, answers = as_("operator"), {}
+    for name, row in MATRIX.items():
+        if row.method == "post":
+            address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
+            answers[name] = client.get(address).status_code
+    assert len(answers) > 40
+    assert {name: status for name, status in answers.items() if status != 405} == {}

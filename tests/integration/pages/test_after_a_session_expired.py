@@ -37,11 +37,13 @@ def is_its_own_nearest_page(address):
     return find_nearest_page(address) == address
 
 
-@pytest.mark.parametrize("name", [name for name in list_served_names() if MATRIX[name].method == "get"])
-def test_signing_in_returns_to_the_requested_page(name, url_values):
-    row = MATRIX[name]
-    address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
-    assert is_its_own_nearest_page(address)
+def test_signing_in_returns_to_the_requested_page(url_values):
+    names = [name for name in list_served_names() if MATRIX[name].method == "get"]
+    assert len(names) > 100
+    addresses = {
+        name: reverse(name, args=[url_values.get(word, word) for word in MATRIX[name].args.split()]) for name in names
+    }
+    assert [name for name, address in addresses.items() if not is_its_own_nearest_page(address)] == []
 
 
 def test_the_page_of_the_form_is_shown_again_with_its_filters(lab, client):

@@ -11,6 +11,7 @@ from grading_app.grading.scoring import grade
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
+from tests.shared_rows import shared_rows
 
 PAGES = (
     "experiment_detail",
@@ -54,8 +55,8 @@ class VisibleTables(HTMLParser):
             self.tables[-1] += PRECISE.findall(data)
 
 
-@pytest.fixture
-def experiment(db):
+@shared_rows
+def experiment():
     """Two models with rates of 13/17 and 7/17, whose percentages no other number of the pages equals by chance."""
     items = [{"key": f"q-{n}", "input": f"What is {n} plus {n}?", "target": str(2 * n)} for n in range(17)]
     made = factories.make_experiment(
@@ -78,11 +79,16 @@ def experiment(db):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_two_tables_share_no_number(client, experiment, name, monkeypatch):
-    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: compute_aggregates(*arguments))
+    requested = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: requested.append(arguments))
     client.force_login(experiment.owner)
     parser, address = VisibleTables(), reverse(name, args=[experiment.slug])
-    client.get(address)  # The first visit requests what a worker computes.
-    parser.feed(client.get(address).content.decode())
+    page = client.get(address)
+    if requested:
+        for arguments in requested:
+            compute_aggregates(*arguments)
+        page = client.get(address)
+    parser.feed(page.content.decode())
     assert name not in ("experiment_results", "experiment_analysis") or any(parser.tables)
     for first, second in combinations(map(set, parser.tables), 2):
         assert not first & second, f"{name} shows {sorted(first & second)} in two tables"

@@ -15,6 +15,7 @@ from grading_app.results.frames import load_frames
 from grading_app.statistics.intervals import bounded_score_interval
 from runs_app.models import Wave
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +30,7 @@ def mix_parts(*parts):
     return sum(ord(letter) * (at + 3) for at, letter in enumerate("|".join(map(str, parts)))) % 97
 
 
-@pytest.fixture
+@shared_rows
 def rated():
     experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=7),
@@ -53,10 +54,11 @@ def make_rating(run, item, dimension, sample_idx):
     return {"answer": str(chance % 7 + 1), "rating": chance % 7 + 1, "refused": chance % 13 == 0}
 
 
-@pytest.fixture
+@shared_rows
 def graded():
     experiment = factories.make_experiment(
-        dataset=factories.make_dataset(items=9),
+        "graded",
+        dataset=factories.make_dataset("graded-questions", 9),
         models=[factories.make_model("a"), factories.make_model("b")],
         samples=3,
         scorers=["numeric", "exact_match"],

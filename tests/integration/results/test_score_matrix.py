@@ -11,6 +11,7 @@ from grading_app.grading.scoring import grade
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.results.scores import find_measure, list_measures, load_scores
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +31,7 @@ def read_cells(scores):
     }
 
 
-@pytest.fixture
+@shared_rows
 def rated():
     experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=5),
@@ -51,10 +52,11 @@ def _rating(run, item, index):
     return {"answer": str(chosen + 1), "rating": chosen + 1, "attempts": 1 + index % 2}
 
 
-@pytest.fixture
+@shared_rows
 def graded():
     experiment = factories.make_experiment(
-        dataset=factories.make_dataset(items=6),
+        "graded",
+        dataset=factories.make_dataset("graded-questions", 6),
         models=[factories.make_model("a"), factories.make_model("b")],
         samples=2,
         scorers=["numeric", "exact_match"],
