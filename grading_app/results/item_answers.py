@@ -285,7 +285,10 @@ def load_transcript(
     for row in means.order_by("trial", "dimension__name"):
         entry = (row["dimension__name"], row["mean"], row["n"])
         (answers[row["trial"]].people if row["trial"] else people).append(entry)
-    return Transcript(page, _group(cells.values()), people, _load_preferences(list(answers)))
+    between = Preference.objects.filter(trial_a__in=answers, trial_b__in=answers)
+    preferences = between.select_related("condition__grader", "condition__rubric", "condition__panel")
+    shown = list(preferences.order_by("condition", "pk")[:MAX_PREFERENCES])
+    return Transcript(page, _group(cells.values()), people, shown)
 
 
 def _load_first_trials(trials: Any) -> Any:
@@ -337,9 +340,3 @@ def _group(cells: Iterable[TranscriptCell]) -> list[Conversation]:
         else:
             grouped.append(Conversation(first, cell.answers[0].trial, [cell]))
     return grouped
-
-
-def _load_preferences(trials: list[int]) -> list[Preference]:
-    between = Preference.objects.filter(trial_a__in=trials, trial_b__in=trials)
-    with_judge = between.select_related("condition__grader", "condition__rubric", "condition__panel")
-    return list(with_judge.order_by("condition", "pk")[:MAX_PREFERENCES])

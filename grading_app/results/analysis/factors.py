@@ -6,6 +6,7 @@ The linear and the logistic mixed model stand beside the F tests, which assume l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from grading_app.results import statistic_format
@@ -307,16 +308,13 @@ def build_logistic_tables(
     clearest = max(result.ratios, key=lambda one: abs(one.log_ratio) / one.se)
     outcome = _name_ratio(names, clearest)
     with_missing = []
+    identity = attrgetter("factor", "level", "reference")
     for one in data.fill_worst_cases():
         filled = fit_logistic_model(one.scores, levels, references)
-        same = [ratio for ratio in filled.ratios if _is_same_ratio(ratio, clearest)] if filled else []
+        same = [ratio for ratio in filled.ratios if identity(ratio) == identity(clearest)] if filled else []
         with_missing.append(_name_ratio(names, same[0]) if same else "the model has no fit")
     caveat = describe_dependence(outcome, with_missing, at_ends=data.has_ends)
     return [terms, _build_ratio_table(factor_fit, names, result, clearest, caveat)]
-
-
-def _is_same_ratio(one: OddsRatio, other: OddsRatio) -> bool:
-    return (one.factor, one.level, one.reference) == (other.factor, other.level, other.reference)
 
 
 def _name_ratio(names: Mapping[str, Sequence[str]], one: OddsRatio) -> str:

@@ -313,10 +313,6 @@ def _label_condition(row: Row) -> str:
     return f"{row['condition']} · {category}" if category else str(row["condition"])
 
 
-def _label_pair(row: Row) -> str:
-    return f"{row['b']} − {row['a']}"
-
-
 FIGURES: Sequence[tuple[str, Callable[[ResultTable], Figure | None]]] = (
     ("descriptives", _draw_intervals_of(
         "means", "Scores by condition", _label_condition, "mean", "interval", "Mean score")),
@@ -330,8 +326,8 @@ FIGURES: Sequence[tuple[str, Callable[[ResultTable], Figure | None]]] = (
     ("norm_agreement", _draw_intervals_of(
         "norm-r", "Correlation with the norms", _label_condition, "r", "r_ci", "Pearson's r")),
     ("differences", _draw_intervals_of(
-        "differences", "Differences between conditions", _label_pair, "difference", "difference_ci", "B − A",
-        zero=True)),
+        "differences", "Differences between conditions", lambda row: f"{row['b']} − {row['a']}", "difference",
+        "difference_ci", "B − A", zero=True)),
     ("marginal_means", _draw_intervals_of(
         "marginal-means", "Marginal means of the factors", lambda row: f"{row['factor']}: {row['level']}", "mean",
         "interval", "Mean over items and the other factors")),

@@ -144,13 +144,12 @@ def list_axes(counts: PointCounts, task: str) -> list[Axis]:
         if name == task:
             for parameter, value in params.items():
                 values.setdefault(parameter, {}).setdefault(label_value(value), value)
-    return [_make_axis(name, labelled) for name, labelled in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
-
-
-def _make_axis(name: str, values: Mapping[str, Any]) -> Axis:
-    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
-    labels = sorted(values, key=lambda label: values[label]) if is_number else list(values)
-    return Axis(name, tuple(labels), is_number)
+    axes = []
+    for name, by_label in values.items():
+        is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in by_label.values())
+        labels = sorted(by_label, key=by_label.__getitem__) if is_number else list(by_label)
+        axes.append(Axis(name, tuple(labels), is_number))
+    return axes or [Axis(NO_PARAMETER, ("",), False)]
 
 
 def build_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> SurfaceGrid:

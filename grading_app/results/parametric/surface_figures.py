@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grading_app.results import plot_style
@@ -10,7 +10,7 @@ from grading_app.results.figure import Figure
 from grading_app.results.parametric import heat_figure, surface_tables
 from grading_app.results.parametric.explorer_query import ExplorerQuery
 from grading_app.results.parametric.heat_figure import HeatPanel
-from grading_app.results.parametric.surface import Estimate, estimate_cells, estimate_tasks, subtract_estimates
+from grading_app.results.parametric.surface import estimate_cells, estimate_tasks, subtract_estimates
 from grading_app.results.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultTable
@@ -66,20 +66,18 @@ def _draw_surface(query: ExplorerQuery, width: int) -> Drawing:
     xs, ys = query.x.list_positions(), query.y.list_positions()
     grid_x, grid_y = np.meshgrid(xs, ys)
     value, low = np.full(grid_x.shape, np.nan), np.full(grid_x.shape, np.nan)
+    cut = []
     for row, y in enumerate(query.y.labels):
         for column, x in enumerate(query.x.labels):
             cell = cells.get((x, y))
             if cell and cell.value is not None and cell.interval is not None:
                 value[row, column], low[row, column] = cell.value, cell.interval.low
+                cut += [(row, column)] if cell.is_cut else []
     edge: dict[str, Any] = {"linewidth": PIXEL, "shade": False, "rstride": 1, "cstride": 1, "antialiased": True}
     axes.plot_surface(grid_x, grid_y, low, color=plot_style.HUMAN, alpha=0.28, edgecolor=plot_style.HUMAN, **edge)
     axes.plot_surface(grid_x, grid_y, value, color=plot_style.DATA, alpha=0.6, edgecolor=plot_style.DATA, **edge)
-    cut = [(row, column) for row in range(len(ys)) for column in range(len(xs)) if _is_cut(query, cells, row, column)]
     for row, column in cut:
-        if not np.isnan(value[row, column]):
-            axes.scatter(
-                [xs[column]], [ys[row]], [value[row, column]], color=LINES[4], s=40, marker="X", depthshade=False
-            )
+        axes.scatter([xs[column]], [ys[row]], [value[row, column]], color=LINES[4], s=40, marker="X", depthshade=False)
     assert query.y is not None  # noqa: S101
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
@@ -94,15 +92,6 @@ def _draw_surface(query: ExplorerQuery, width: int) -> Drawing:
     axes.set_zlabel("accuracy beyond guessing", fontsize=SMALL, color=MUTED)
     axes.view_init(elev=26, azim=-122)
     return figure
-
-
-def _is_cut(query: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
-    cell = cells.get((query.x.labels[column], query.y.labels[row] if query.y else ""))
-    return cell is not None and cell.is_cut
-
-
-def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 280 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])
 
 
 def _draw_curves(query: ExplorerQuery, width: int) -> Drawing:
@@ -173,10 +162,6 @@ def _make_panels(query: ExplorerQuery, limit: int = MAX_PANELS) -> list[HeatPane
     return panels
 
 
-def _draw_panels(query: ExplorerQuery, width: int) -> Drawing:
-    return heat_figure.draw_heat_map(_make_panels(query), width)
-
-
 def _make_difference_panel(query: ExplorerQuery) -> HeatPanel:
     first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
     rows = []
@@ -228,7 +213,11 @@ def _draw_spider(query: ExplorerQuery, width: int) -> Drawing:
     closed = [*angles, angles[0]]
     for index, condition in enumerate(lines):
         estimates = estimate_tasks(query.counts, condition)
-        values, lows, highs = ([_get_spoke(estimates.get(task), part) for task in tasks] for part in range(3))
+        values, lows, highs = ([0.0] * len(tasks) for _ in range(3))
+        for place, task in enumerate(tasks):
+            estimate = estimates.get(task)
+            if estimate is not None and estimate.value is not None and estimate.ends is not None:
+                values[place], (lows[place], highs[place]) = estimate.value, estimate.ends
         colour, dash = LINES[index], DASHES[index]
         axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
         axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
@@ -239,12 +228,6 @@ def _draw_spider(query: ExplorerQuery, width: int) -> Drawing:
     axes.grid(color=plot_style.LINE, linewidth=PIXEL)
     axes.spines["polar"].set_color(plot_style.RULE)
     return figure
-
-
-def _get_spoke(estimate: Estimate | None, part: int) -> float:
-    if estimate is None or estimate.value is None or estimate.ends is None:
-        return 0.0
-    return (estimate.value, *estimate.ends)[part]
 
 
 def _compute_clusters_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
@@ -306,7 +289,7 @@ def make_curve_figure(query: ExplorerQuery) -> Figure:
         "Lines: accuracy beyond guessing. Bands: 95 % intervals. At most six conditions are drawn.",
         "Accuracy along one parameter",
         query,
-        _compute_curves_size,
+        lambda query, width: (width, 280 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])),
         _draw_curves,
         surface_tables.make_curve_table,
     )
@@ -320,7 +303,7 @@ def make_models_figure(query: ExplorerQuery) -> Figure:
         "Heat maps of the conditions",
         query,
         lambda query, width: heat_figure.compute_size(_make_panels(query), width),
-        _draw_panels,
+        lambda query, width: heat_figure.draw_heat_map(_make_panels(query), width),
         surface_tables.make_models_table,
     )
 

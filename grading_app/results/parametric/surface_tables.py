@@ -104,15 +104,15 @@ def read_tasks(counts: PointCounts, conditions: Iterable[int]) -> list[TaskReadi
                 readings.append(TaskReading(task, condition, estimates[task], _list_effects(counts, task, condition)))
     n_effects = sum(len(reading.effects) for reading in readings)
     z = NormalDist().inv_cdf(1 - 0.025 / n_effects) if n_effects else Z_95
-    return [replace(reading, effects=_judge_effects(reading.effects, z)) for reading in readings]
-
-
-def _judge_effects(effects: Sequence[ParameterEffect], z: float) -> tuple[ParameterEffect, ...]:
-    judged = [
-        replace(effect, matters=abs(effect.difference) >= MIN_DIFFERENCE and abs(effect.difference) > z * effect.se)
-        for effect in effects
-    ]
-    return tuple(sorted(judged, key=lambda effect: -abs(effect.difference)))
+    judged_readings = []
+    for reading in readings:
+        judged = [
+            replace(effect, matters=abs(effect.difference) >= MIN_DIFFERENCE and abs(effect.difference) > z * effect.se)
+            for effect in reading.effects
+        ]
+        judged.sort(key=lambda effect: -abs(effect.difference))
+        judged_readings.append(replace(reading, effects=tuple(judged)))
+    return judged_readings
 
 
 def _list_effects(counts: PointCounts, task: str, condition: int) -> tuple[ParameterEffect, ...]:
@@ -136,20 +136,14 @@ def _list_effects(counts: PointCounts, task: str, condition: int) -> tuple[Param
             for found in ends.values()
             if axis.labels[0] in found and axis.labels[-1] in found
         ]
-        if pairs:
-            effects.append(_make_effect(axis.name, (axis.labels[0], axis.labels[-1]), pairs))
+        if not pairs:
+            continue
+        n = len(pairs)
+        intervals = [estimate.ends or (0.0, 1.0) for pair in pairs for estimate in pair]
+        se = math.sqrt(math.fsum(((high - low) / 2 / Z_95) ** 2 for low, high in intervals)) / n
+        first, last = (math.fsum(pair[at].value or 0.0 for pair in pairs) / n for at in (0, 1))
+        effects.append(ParameterEffect(axis.name, axis.labels[0], axis.labels[-1], first, last, se, n))
     return tuple(effects)
-
-
-def _make_effect(name: str, labels: tuple[str, str], pairs: Sequence[tuple[Estimate, Estimate]]) -> ParameterEffect:
-    variances = [_get_standard_error(estimate) ** 2 for pair in pairs for estimate in pair]
-    first, last = (math.fsum(pair[at].value or 0.0 for pair in pairs) / len(pairs) for at in (0, 1))
-    return ParameterEffect(name, *labels, first, last, math.sqrt(math.fsum(variances)) / len(pairs), len(pairs))
-
-
-def _get_standard_error(estimate: Estimate) -> float:
-    low, high = estimate.ends or (0.0, 1.0)
-    return (high - low) / 2 / Z_95
 
 
 def group_by_task(readings: Iterable[TaskReading]) -> Mapping[str, list[TaskReading]]:

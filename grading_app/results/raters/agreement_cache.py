@@ -118,30 +118,22 @@ class AgreementQuery:
 
 
 def is_large(selection: RatingSelection) -> bool:
-    """Return True if the selection covers too many answers, or too many ratings by people, for one request."""
-    return _has_many_answers(selection) or _has_many_ratings(selection)
+    """Return True if the selection covers too many answers, or too many ratings by people, for one request.
 
-
-def _has_many_answers(selection: RatingSelection) -> bool:
-    """Return True for too many answers, by the counters of runs. For pairs, judges' verdicts count instead."""
+    Answers are counted by the counters of runs. For pairs, the verdicts of judges count instead.
+    """
+    runs = selection.experiment.runs.none()
     if selection.in_pairs:
-        judging = selection.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
-        return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
-    if not selection.covers_answers and not any(rater.kind == "model" for rater in selection.chosen):
-        return False
-    runs = selection.experiment.answer_runs
-    run_filters = {"wave": selection.filters.get("wave"), "condition": selection.filters.get("condition")}
-    filtered_runs = runs.filter(**{name: key for name, key in run_filters.items() if key})
-    return (filtered_runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
-
-
-def _has_many_ratings(selection: RatingSelection) -> bool:
-    """Return True for too many ratings by people. Counting stops at the limit."""
+        runs = selection.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
+    elif selection.covers_answers or any(rater.kind == "model" for rater in selection.chosen):
+        filters = {name: key for name in ("wave", "condition") if (key := selection.filters.get(name))}
+        runs = selection.experiment.answer_runs.filter(**filters)
+    if (runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST:
+        return True
     queues = list_queues(selection.chosen)
-    return bool(queues) and (
-        Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MAX_RATINGS_PER_REQUEST + 1].count()
-        > MAX_RATINGS_PER_REQUEST
-    )
+    ratings = Rating.objects.given().filter(assignment__queue__in=queues).order_by()
+    # Counting stops at the limit.
+    return bool(queues) and ratings[: MAX_RATINGS_PER_REQUEST + 1].count() > MAX_RATINGS_PER_REQUEST
 
 
 def _dump(selection: RatingSelection, roles: RaterRoles | None = None) -> str:
@@ -163,10 +155,6 @@ def _load(experiment: Experiment, address: str) -> AgreementQuery | None:
     parameters = QueryDict(address)
     selection = RatingSelectionForm(parameters, experiment).get_selection()
     return AgreementQuery(selection, assign_roles(selection, parameters.dict())) if selection else None
-
-
-def _load_selection(experiment: Experiment, address: str) -> RatingSelection | None:
-    return RatingSelectionForm(QueryDict(address), experiment).get_selection()
 
 
 def _compute(queries: Sequence[AgreementQuery], report_step: StepReporter) -> list[AgreementResult]:
@@ -200,7 +188,7 @@ DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     name="disagreements",
     value_type=lambda: int,
     dump=_dump,
-    load=_load_selection,
+    load=lambda experiment, address: RatingSelectionForm(QueryDict(address), experiment).get_selection(),
     fingerprint=fingerprint_selection,
     is_large=lambda selections: any(map(is_large, selections)),
     compute=lambda selections, _report_step: [disagreements.count_disagreements(selection) for selection in selections],

@@ -40,7 +40,7 @@ from grading_app.statistics.judge_bias import (
     limits_of_agreement,
 )
 from grading_app.statistics.measures import MEASURE_DESCRIPTIONS, Coefficient, MeasureDescription
-from grading_app.statistics.ratings import Floats, Ratings
+from grading_app.statistics.ratings import Ratings
 
 SEED, RESAMPLES = AGREEMENT_SEED, AGREEMENT_RESAMPLES
 MAX_CATEGORIES = 15
@@ -200,7 +200,20 @@ def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_name
     binary = len(present.categories) <= 2
 
     def evaluate(name: str, compute: Callable[[], Coefficient], suits_scale: bool = False) -> MeasureResult:
-        return _evaluate_measure(name, compute, present, suits_scale)
+        description = MEASURE_DESCRIPTIONS[name]
+        try:
+            coefficient = compute()
+            estimate = estimate_agreement(coefficient)
+        except ValueError as error:
+            return MeasureResult(name, None, str(error), description, suits_scale)
+        n_used, total = coefficient.ratings.with_at_least(2).n_units, present.n_units
+        if name != "Percent agreement" and 0 < n_used < 2:
+            # One unit says nothing about agreement beyond chance, whatever the formula gives.
+            estimate = replace(estimate, estimate=None, se=None, low=None, high=None, interval="")
+            reason = f"only {n_used} of {total} units can be used, but two are needed"
+            return MeasureResult(name, estimate, reason, description, suits_scale)
+        reason = "" if estimate.estimate is not None else _explain_undefined(estimate, coefficient.ratings, present)
+        return MeasureResult(name, estimate, reason, description, suits_scale)
 
     yield evaluate("Percent agreement", lambda: percent_agreement(points))
     if are_names:
@@ -232,25 +245,6 @@ def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_name
             form == ("2,1" if level in ("interval", "ratio", "ordinal") else None),
         )
     yield evaluate("Kendall's W", lambda: kendalls_w(present))
-
-
-def _evaluate_measure(
-    name: str, compute: Callable[[], Coefficient], ratings: Ratings, suits_scale: bool
-) -> MeasureResult:
-    description = MEASURE_DESCRIPTIONS[name]
-    try:
-        coefficient = compute()
-        estimate = estimate_agreement(coefficient)
-    except ValueError as error:
-        return MeasureResult(name, None, str(error), description, suits_scale)
-    if name != "Percent agreement" and 0 < coefficient.ratings.with_at_least(2).n_units < 2:
-        # One unit says nothing about agreement beyond chance, whatever the formula gives.
-        estimate = replace(estimate, estimate=None, se=None, low=None, high=None, interval="")
-        n_used, total = coefficient.ratings.with_at_least(2).n_units, ratings.n_units
-        reason = f"only {n_used} of {total} units can be used, but two are needed"
-        return MeasureResult(name, estimate, reason, description, suits_scale)
-    reason = "" if estimate.estimate is not None else _explain_undefined(estimate, coefficient.ratings, ratings)
-    return MeasureResult(name, estimate, reason, description, suits_scale)
 
 
 def _explain_undefined(estimate: AgreementEstimate, used: Ratings, ratings: Ratings) -> str:
@@ -318,6 +312,9 @@ def _compare_with_people(
     among_people = table.drop_rater(judge).per_unit
     if not ((among_people > 0) & table.given[:, 0]).any():
         return None
+    measures: tuple[Measure, ...] = ()
+    if (among_people > 1).any():
+        measures = ("same answer",) if are_names else ("concordance", "same answer")
     slope = None if are_names else bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES)
     limits = None if are_names else limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES)
     return JudgeComparison(
@@ -326,7 +323,10 @@ def _compare_with_people(
         bias=judge_bias(table, judge).result(),
         slope=slope,
         limits=limits,
-        standings=list(_compute_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
+        standings=[
+            compare_judge_with_people(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)
+            for measure in measures
+        ],
         mean=corrected_mean(table, judge),
     )
 
@@ -367,11 +367,3 @@ def restrict_to_scale(estimate: AgreementEstimate, scale: Bounds, clusters: int)
     ends = bounded_score_interval(value, estimate.se, clusters, scale)
     method = f"score interval within the scale, Student's t, clustered by {clusters:,} items"
     return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=method)
-
-
-def _compute_standings(
-    table: Ratings, judge: str, are_names: bool, repeated: Floats | None
-) -> Iterator[AgreementWithPeople]:
-    measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
-    for measure in measures:
-        yield compare_judge_with_people(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)

@@ -124,14 +124,11 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
             tuple(runs.get(condition.judge_condition_id, ())),
             scores[condition.pk],
             related_models.get(condition.pk, ()),
-            tuple((names.get(pk, str(pk)), n) for pk, n in _list_missing(scores[condition.pk])),
+            tuple((names.get(pk, str(pk)), n) for pk, n in (found.missing if found else ())),
         )
         for condition in conditions
+        for found in [scores[condition.pk].value]
     ]
-
-
-def _list_missing(scores: Cached[VerdictScores]) -> tuple[tuple[int, int], ...]:
-    return scores.value.missing if scores.value else ()
 
 
 def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:

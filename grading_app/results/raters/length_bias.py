@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.results import plot_style
+from grading_app.results.cached_aggregates import Aggregate
 from grading_app.results.figure import Figure
-from grading_app.results.raters.verdict_stats import GradeConditions, make_verdict_aggregate
+from grading_app.results.raters.verdict_stats import VerdictQuery, make_verdict_aggregate
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.clusters import ClusterSums, Share, clustered_share
 
@@ -79,10 +80,9 @@ class LongerWins:
 
 
 def measure_length_bias(condition: GradeCondition) -> ScoresByLength | LongerWins:
-    return _count_longer_wins(condition) if condition.is_pairwise else _score_by_length(condition)
-
-
-def _score_by_length(condition: GradeCondition) -> ScoresByLength:
+    if condition.is_pairwise:
+        *sums, ties, equal = fetch_rows(LONGER_WINS, {"condition": condition.pk})[0]
+        return LongerWins(clustered_share(ClusterSums(*map(float, sums))), ties, equal)
     shares = [bin_number / BINS for bin_number in range(1, BINS)]
     rows = fetch_rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
     edges: dict[int, tuple[int, int]] = {}
@@ -110,19 +110,11 @@ def _compute_r(moments: Sequence[Sequence[Any]]) -> float | None:
     return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
 
 
-def _count_longer_wins(condition: GradeCondition) -> LongerWins:
-    *sums, ties, equal = fetch_rows(LONGER_WINS, {"condition": condition.pk})[0]
-    return LongerWins(clustered_share(ClusterSums(*map(float, sums))), ties, equal)
-
-
-def _measure_all(
-    conditions: Sequence[GradeCondition], _among: GradeConditions
-) -> dict[int, ScoresByLength | LongerWins]:
-    return {condition.pk: measure_length_bias(condition) for condition in conditions}
-
-
-LENGTHS = make_verdict_aggregate(
-    "lengths", ScoresByLength | LongerWins, _measure_all, lambda condition, _among: [condition.pk]
+LENGTHS: Aggregate[VerdictQuery, ScoresByLength | LongerWins] = make_verdict_aggregate(
+    "lengths",
+    ScoresByLength | LongerWins,
+    lambda conditions, _among: {condition.pk: measure_length_bias(condition) for condition in conditions},
+    lambda condition, _among: [condition.pk],
 )
 
 

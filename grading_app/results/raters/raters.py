@@ -98,7 +98,12 @@ def list_raters(experiment: Experiment, units: str) -> list[Rater]:
         graders = [*_list_graders(experiment), *_list_own_ratings(experiment)]
         return [*graders, *_list_queue_groups(experiment, subject="answers"), *_list_rubric_groups(experiment)]
     if units == PAIRS:
-        return [*_list_pairwise_judges(experiment), *_list_rubric_groups(experiment, in_pairs=True)]
+        judging = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
+        pairwise_judges = [
+            Rater(f"g{condition.pk}", condition.label, "judge", CHOICE)
+            for condition in judging.select_related("grader", "rubric").order_by("pk")
+        ]
+        return [*pairwise_judges, *_list_rubric_groups(experiment, in_pairs=True)]
     if units.startswith(CRITERION):
         rubric = parse_criterion(units)[0]
         judges = [rater for rater in _list_graders(experiment, rubric=rubric) if rater.kind == "judge"]
@@ -106,11 +111,16 @@ def list_raters(experiment: Experiment, units: str) -> list[Rater]:
             replace(rater, scale=Scale(0, 1)) for rater in (*judges, *_list_rubric_groups(experiment, rubric=rubric))
         ]
     name = units.removeprefix("items:")
-    return [
-        *_list_queue_groups(experiment, subject="items", name=name),
-        *_list_norms(experiment, name),
-        *_list_models(experiment, name),
-    ]
+    dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
+    scale = get_dimension_scale(dimension) if dimension else None
+    raters = list(_list_queue_groups(experiment, subject="items", name=name))
+    if Norm.objects.filter(item__dataset=experiment.dataset, dimension=name).exists():
+        raters.append(Rater("norm", "norms of the dataset", "norm", scale))
+    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
+    for key, label in make_condition_labels(list(conditions)).items():
+        raters.append(Rater(f"c{key}", f"{label}, mean", "model", scale))
+        raters.append(Rater(f"s{key}", f"{label}, first rating", "model", scale))
+    return raters
 
 
 def expand_groups(raters: list[Rater]) -> list[Rater]:
@@ -173,13 +183,6 @@ def _list_graders(experiment: Experiment, *, rubric: int | None = None) -> Itera
         yield Rater(f"g{condition.pk}", condition.label, kind, condition.scale)
 
 
-def _list_pairwise_judges(experiment: Experiment) -> Iterator[Rater]:
-    """Yield the judges that choose between two answers."""
-    judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
-    for condition in judges.select_related("grader", "rubric").order_by("pk"):
-        yield Rater(f"g{condition.pk}", condition.label, "judge", CHOICE)
-
-
 def get_dimension_scale(dimension: Dimension) -> Scale:
     points = tuple(sorted((float(value), str(label)) for value, label in dimension.labels.items()))
     return Scale(dimension.scale_min, dimension.scale_max, points)
@@ -218,21 +221,3 @@ def _list_queue_groups(experiment: Experiment, *, subject: str, name: str = "") 
             if name in ("", dimension.name):
                 label = f"people of {queue.name} on {dimension.name}"
                 yield Rater(f"q{queue.pk}-{dimension.pk}", label, "person", get_dimension_scale(dimension))
-
-
-def _list_norms(experiment: Experiment, name: str) -> Iterator[Rater]:
-    if Norm.objects.filter(item__dataset=experiment.dataset, dimension=name).exists():
-        yield Rater("norm", "norms of the dataset", "norm", _find_scale(experiment, name))
-
-
-def _find_scale(experiment: Experiment, name: str) -> Scale | None:
-    dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
-    return get_dimension_scale(dimension) if dimension else None
-
-
-def _list_models(experiment: Experiment, name: str) -> Iterator[Rater]:
-    scale = _find_scale(experiment, name)
-    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
-    for key, label in make_condition_labels(list(conditions)).items():
-        yield Rater(f"c{key}", f"{label}, mean", "model", scale)
-        yield Rater(f"s{key}", f"{label}, first rating", "model", scale)

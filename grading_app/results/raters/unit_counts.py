@@ -6,7 +6,7 @@ The SQL is fixed text. Values from a request are passed only as parameters.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,17 +141,13 @@ class UnitCounts:
 def load_unit_counts(selection: RatingSelection, sample_size: int = SAMPLE_SIZE) -> UnitCounts:
     """Load all units with a rating by a rater. If there are too many patterns, load a sample of units."""
     all_counts = _count_patterns(selection, None, MAX_ROWS + 1)
-    if len(all_counts.counts) <= MAX_ROWS and _is_within_limits(all_counts):
+    n_patterns, n_items = len(all_counts.patterns), len({item for item, _, _ in all_counts.counts})
+    if len(all_counts.counts) <= MAX_ROWS and n_patterns <= MAX_PATTERNS and n_patterns * n_items <= MAX_CELLS:
         return all_counts
     ratings, parameters = build_ratings_sql(selection, _list_columns(selection))
     sampled = fetch_rows(f"WITH {ratings} {UNITS}", {**parameters, "seed": SAMPLE_SEED, "sample_size": sample_size})
     sample = _count_patterns(selection, [unit for unit, _ in sampled], None)
     return UnitCounts(sample.counts, sample.patterns, sampled[0][1])
-
-
-def _is_within_limits(counts: UnitCounts) -> bool:
-    items = len({item for item, _, _ in counts.counts})
-    return len(counts.patterns) <= MAX_PATTERNS and len(counts.patterns) * items <= MAX_CELLS
 
 
 def _count_patterns(selection: RatingSelection, units: list[int] | None, max_rows: int | None) -> UnitCounts:
@@ -186,7 +182,8 @@ def build_ratings_sql(selection: RatingSelection, columns: Sequence[Rater] | Non
         "dataset": selection.experiment.dataset_id,
         "queues": [queue for queue, _ in dimension_groups],
         "dimensions": [dimension for _, dimension in dimension_groups],
-        **_list_filters(selection.filters),
+        **{name: selection.filters.get(name) or None for name in ("wave", "condition", "dimension")},
+        "category": selection.filters.get("category") or "",
         **_list_scales(selection, selection.raters if columns is None else columns),
         "n_raters": len(selection.raters),
         "repetitions": selection.repetitions,
@@ -212,8 +209,3 @@ def _list_scales(selection: RatingSelection, columns: Sequence[Rater]) -> dict[s
         # A scale of one point has no span; 1 avoids a division by zero.
         "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],
     }
-
-
-def _list_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
-    keys = {name: filters.get(name) or None for name in ("wave", "condition", "dimension")}
-    return {**keys, "category": filters.get("category") or ""}

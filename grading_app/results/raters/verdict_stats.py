@@ -14,7 +14,6 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition, Grading, Preference
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from grading_app.results.scores import ConditionScore, Measure, estimate, load_graded_scores
-from grading_app.statistics.intervals import Bounds
 from runs_app.models import Dimension, Experiment
 
 ValueT = TypeVar("ValueT")
@@ -175,11 +174,23 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
     lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, parameters)}
     codes = _group_by_condition(fetch_rows(BY_CODE, parameters))
     notes = _group_by_condition(fetch_rows(BY_NOTE, parameters)) if judges else {}
-    scores = {
-        rule: _make_scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
-        for rule in parameters["conditions"]
-    }
-    panels = [condition.pk for condition in conditions if _may_leave_out(condition, scores)]
+    scores: dict[int, VerdictScores] = {}
+    for rule in parameters["conditions"]:
+        length, length_n = lengths.get(rule, (None, 0))
+        scores[rule] = VerdictScores(
+            means=tuple(means.get(rule, ())),
+            codes=tuple((code, n) for code, n in codes.get(rule, ()) if code),
+            length=length,
+            length_n=length_n,
+            graded=sum(scores_of.score.planned for scores_of in means.get(rule, ())),
+            preferred=sum(n for code, n in codes.get(rule, ()) if not code),
+            noted=tuple(notes.get(rule, ())),
+        )
+    # A panel may lack an answer that a member graded if their numbers of gradings differ.
+    panels = []
+    for condition in conditions:
+        graded = {scores[pk].graded if pk in scores else None for pk in condition.list_panel_members()}
+        panels += [condition.pk] if graded and graded != {scores[condition.pk].graded} else []
     by_panel: dict[int, list[tuple[int, int]]] = {}
     totals: dict[int, int] = {}
     for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
@@ -191,35 +202,12 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
     }
 
 
-def _list_source_conditions(condition: GradeCondition, _among: GradeConditions) -> list[int]:
-    return [condition.pk, *condition.list_panel_members()]
-
-
-SCORES = make_verdict_aggregate("scores", VerdictScores, read_scores, _list_source_conditions)
-
-
-def _may_leave_out(condition: GradeCondition, scores: Mapping[int, VerdictScores]) -> bool:
-    """Return True if the panel may lack an answer that a member graded, because their numbers of gradings differ."""
-    members = condition.list_panel_members()
-    graded = {scores[pk].graded if pk in scores else None for pk in members}
-    return bool(members) and graded != {scores[condition.pk].graded}
-
-
-def _make_scores(
-    means: Sequence[AnswerScores],
-    codes: Sequence[tuple[str, int]],
-    length: tuple[float | None, int],
-    notes: Sequence[tuple[str, int]],
-) -> VerdictScores:
-    return VerdictScores(
-        means=tuple(means),
-        codes=tuple((code, n) for code, n in codes if code),
-        length=length[0],
-        length_n=length[1],
-        graded=sum(scores.score.planned for scores in means),
-        preferred=sum(n for code, n in codes if not code),
-        noted=tuple(notes),
-    )
+SCORES = make_verdict_aggregate(
+    "scores",
+    VerdictScores,
+    read_scores,
+    lambda condition, _among: [condition.pk, *condition.list_panel_members()],
+)
 
 
 def _estimate_means(conditions: Sequence[GradeCondition]) -> dict[int, list[AnswerScores]]:
@@ -231,19 +219,16 @@ def _estimate_means(conditions: Sequence[GradeCondition]) -> dict[int, list[Answ
         kind = "rater" if condition.kind == GradeCondition.Kind.PERSON else condition.kind
         measures.append(Measure("", "", kind, condition.pk, None, *(ends or (None, None))))
     estimates: dict[int, list[AnswerScores]] = {}
-    dimensions = _load_dimension_bounds(conditions)
+    rated = {condition.experiment_id for condition in conditions if condition.scorer == "rating"}
+    rows = Dimension.objects.filter(experiments__in=rated) if rated else Dimension.objects.none()
+    scales = rows.values_list("pk", "scale_min", "scale_max")
+    dimensions = {pk: (float(low), float(high)) for pk, low, high in scales}
     for measure, scores in load_graded_scores(conditions[0].experiment_id, measures, dimensions) if conditions else ():
         estimates.setdefault(measure.grader, []).extend(
             AnswerScores(key, measure.dimension, measure.is_share, estimate(scores, measure, key))
             for key in sorted(scores.conditions.tolist())
         )
     return estimates
-
-
-def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int, Bounds]:
-    experiments = {condition.experiment_id for condition in conditions if condition.scorer == "rating"}
-    dimensions = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
-    return {pk: (float(low), float(high)) for pk, low, high in dimensions.values_list("pk", "scale_min", "scale_max")}
 
 
 def _group_by_condition(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:
