@@ -34,7 +34,6 @@ def load_run():
     return Run.objects.with_design().get()
 
 
-@pytest.mark.quick
 def test_a_run_survives_a_killed_provider_and_a_worker_killed_meanwhile():
     port = find_free_port()
     config = SimulatorConfig(port=port, latency_ms=20)
