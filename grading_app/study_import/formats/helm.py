@@ -101,10 +101,6 @@ class RequestState(Shape):
     result: RequestResult | None = None
 
 
-def _find_runs(path: Path) -> list[Path]:
-    return [file.parent for file in find_files(path, STATE) if path.is_dir()]
-
-
 def read_helm(runs: Sequence[Path], draft: StudyDraft) -> None:
     """Add the requests of all runs. In a ranking, the most likely reference of several requests is the answer."""
     scenarios: set[str] = set()
@@ -235,7 +231,7 @@ HELM = StudyFormat(
     name="helm",
     label="HELM",
     content="the folder of a run, or of a suite of runs: scenario_state.json and per_instance_stats.json",
-    find=_find_runs,
+    find=lambda path: [file.parent for file in find_files(path, STATE) if path.is_dir()],
     missing=f"no {STATE}; choose the folder of a run, or of a suite",
     read=read_helm,
     notes=("Costs are not in the files: they stay unknown. Log-probabilities of tokens are not taken.",),

@@ -77,10 +77,6 @@ class RunResults(Shape):
     results: Object | None = None
 
 
-def _find_samples(path: Path) -> list[Path]:
-    return [file for file in find_files(path, ".jsonl") if read_first_object(file).keys() >= set(REQUIRED)]
-
-
 def read_lm_eval(files: Sequence[Path], draft: StudyDraft) -> None:
     """Add the samples of all runs."""
     runs = {}  # Results by folder and date.
@@ -255,7 +251,7 @@ LM_EVAL = StudyFormat(
     name="lm-eval",
     label="lm-evaluation-harness",
     content="the output folder of runs with --log_samples: results_*.json and samples_*.jsonl",
-    find=_find_samples,
+    find=lambda path: [file for file in find_files(path, ".jsonl") if read_first_object(file).keys() >= set(REQUIRED)],
     missing="no samples; run lm_eval with --log_samples, and choose its output folder",
     read=read_lm_eval,
     notes=("Tokens, costs, times and failed calls are not in the samples: they stay unknown.",),

@@ -57,10 +57,6 @@ STRATEGIES = ("stratified", "uniform", "random", "all")
 MISSING = "needs the package duckdb, which is not installed: run `pip install duckdb` for the site, then import again"
 
 
-def _find_trial_files(path: Path) -> list[Path]:
-    return [file for file in find_files(path, ".csv") if _read_columns(file) >= RECOGNISED_BY]
-
-
 def read_oasis_llm(files: Sequence[Path], draft: StudyDraft) -> None:
     """Add the trials of CSV files, with the image set beside them."""
     absent = {file.name: ", ".join(sorted(TRIAL_COLUMNS - _read_columns(file))) for file in files}
@@ -347,7 +343,7 @@ OASIS_LLM = StudyFormat(
     label="OASIS-LLM",
     content="a CSV file of trials, or a folder with it, the image set and prompt_template.md",
     suffixes=(".csv",),
-    find=_find_trial_files,
+    find=lambda path: [file for file in find_files(path, ".csv") if _read_columns(file) >= RECOGNISED_BY],
     missing=f"no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}",
     read=read_oasis_llm,
     is_design=is_config,
