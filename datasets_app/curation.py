@@ -7,7 +7,7 @@ request is invalid. In both cases nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -180,17 +180,14 @@ def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start:
         raise CurationError(f"no item of {source} was named")
     originals = {item.key: item for item in source.items.active().filter(key__in=keys).prefetch_related("norms")}
     source.refuse_missing_items([key for key in keys if key not in originals])
-    copies = Item.objects.bulk_create(
-        (_make_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
+    items = (
+        Item(dataset=target, key=key, position=position, **{name: getattr(originals[key], name) for name in COPIED})
+        for position, key in enumerate(keys, start=start)
     )
-    Norm.objects.bulk_create(_copy_norms((originals[copy.key], copy) for copy in copies), batch_size=BATCH)
-
-
-def _make_copy(item: Item, target: Dataset, position: int) -> Item:
-    return Item(dataset=target, key=item.key, position=position, **{name: getattr(item, name) for name in COPIED})
-
-
-def _copy_norms(pairs: Iterable[tuple[Item, Item]]) -> Iterable[Norm]:
-    for original, copy in pairs:
-        for norm in original.norms.all():
-            yield Norm(item=copy, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)
+    copies = Item.objects.bulk_create(items, batch_size=BATCH)
+    norms = (
+        Norm(item=copy, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)
+        for copy in copies
+        for norm in originals[copy.key].norms.all()
+    )
+    Norm.objects.bulk_create(norms, batch_size=BATCH)

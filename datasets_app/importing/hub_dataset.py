@@ -105,23 +105,22 @@ def download_split(
     if len(paths) > 1:
         joined = _join_shards(dict(zip(names, paths, strict=True)), limits)
         file, folders = FileToRead(joined.path / f"{SHARDS}.jsonl", f"{file_name}.jsonl"), [scratch, joined]
-    return HubSplit(repository, commit, configuration, split, names, _read_licence(card), file, folders)
+    licence = card.get("license")
+    licences = [name for name in (licence if isinstance(licence, list) else [licence]) if isinstance(name, str)]
+    return HubSplit(repository, commit, configuration, split, names, ", ".join(licences)[:200], file, folders)
 
 
 def _read_token(endpoint: str) -> str:
     """Return HF_TOKEN. Raise FileError if it would be sent unencrypted to another machine."""
     token = os.environ.get("HF_TOKEN", "")
     address = urlsplit(endpoint)
-    if token and address.scheme != "https" and not _is_loopback(address.hostname or ""):
+    try:
+        is_loopback = ipaddress.ip_address(address.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = address.hostname == "localhost"
+    if token and address.scheme != "https" and not is_loopback:
         raise FileError("HF_ENDPOINT does not start with https://, so HF_TOKEN would be sent unencrypted: unset one")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager
@@ -310,9 +309,3 @@ def _join_shards(files: Mapping[str, Path], limits: Limits) -> ScratchFolder:
         for part in parts:
             joined.write((scratch.path / f"{part}.jsonl").read_bytes())
     return scratch
-
-
-def _read_licence(card: Mapping[str, Any]) -> str:
-    licence = card.get("license")
-    names = licence if isinstance(licence, list) else [licence]
-    return ", ".join(name for name in names if isinstance(name, str))[:200]

@@ -163,15 +163,12 @@ def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
     """
     mapping = reading.mapping
     guess = guess_mapping(reading.columns)
-    if not has_images and "image" in guess and "image" not in mapping and not _may_hold_bytes(reading):
+    may_hold_bytes = reading.source_name.lower().endswith(".parquet")
+    if not has_images and "image" in guess and "image" not in mapping and not may_hold_bytes:
         del guess["image"]
     used_expressions = {text for field, text in mapping.items() if field != "key"}
     guess = {field: text for field, text in guess.items() if text not in used_expressions or field == "key"}
     return guess | mapping
-
-
-def _may_hold_bytes(reading: ItemReading) -> bool:
-    return reading.source_name.lower().endswith(".parquet")
 
 
 class _ItemBuilder:

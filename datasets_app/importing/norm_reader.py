@@ -131,7 +131,11 @@ class _NormTable:
         self.long = {name: lower[name] for name in ("dimension", *STATISTICS) if name in lower} if long else None
         if not long and not any(statistic == "mean" for _, statistic in self.statistics.values()):
             raise FileError("no column of means: neither <Dimension>_mean nor dimension and mean")
-        self.loose = _index_unique_spellings(items)
+        # Keys by their loose spellings, without spellings that several keys share.
+        spellings: dict[str, list[str]] = {}
+        for item_key in items:
+            spellings.setdefault(_normalize_name(item_key), []).append(item_key)
+        self.loose = {spelling: keys[0] for spelling, keys in spellings.items() if len(keys) == 1}
         self.unknown: list[str] = []
         self.first_row: dict[tuple[str, str], int] = {}
 
@@ -189,14 +193,6 @@ class _NormTable:
         norm = _read_norm(key, dimension, cells, row, self.report)
         if norm:
             yield norm
-
-
-def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:
-    """Return loose spelling -> key, without spellings that several keys share."""
-    spellings: dict[str, list[str]] = {}
-    for key in items:
-        spellings.setdefault(_normalize_name(key), []).append(key)
-    return {spelling: keys[0] for spelling, keys in spellings.items() if len(keys) == 1}
 
 
 def _join_some(names: list[str]) -> str:

@@ -96,7 +96,9 @@ def read_rows(
     if sheet and kind != "spreadsheet":
         raise FileError("map sheet: only a spreadsheet has sheets")
     if kind == "spreadsheet":
-        columns, rows = _read_sheet(file, report, limits, sheet)
+        header, cells = read_spreadsheet(file, report, limits, sheet)
+        named = _name_columns([str(to_value(cell)) for cell in header], report, limits)
+        columns, rows = [name for name in named if name], iterate_rows(cells, named)
     else:
         reader = {"csv": read_csv, "jsonl": read_json_lines, "json": read_json_array, "parquet": read_parquet}[kind]
         columns, rows = reader(file, report, limits)
@@ -155,14 +157,6 @@ def _measure_value(value: Any) -> tuple[int, str]:
         elif isinstance(part, list | tuple):
             pending += part
     return size, fault
-
-
-def _read_sheet(
-    file: BinaryIO, report: ReadingReport, limits: Limits, sheet: str
-) -> tuple[list[str], Iterator[TableRow]]:
-    header, rows = read_spreadsheet(file, report, limits, sheet)
-    columns = _name_columns([str(to_value(cell)) for cell in header], report, limits)
-    return [name for name in columns if name], iterate_rows(rows, columns)
 
 
 # --- text ---------------------------------------------------------------------------------------------------------

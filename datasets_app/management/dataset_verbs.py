@@ -120,19 +120,16 @@ def describe_space(space: Space) -> list[str]:
     """Return lines with the points and cases of each task, and of all."""
     settings = [f"precision {space.precision}"] if space.precision else []
     settings += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
-    rows = [(task, points, *_count_cases(space, task)) for task, points in space.points_by_task.items()]
+    rows = []  # A task, its points, its cases in the first round, and all that are built.
+    for task, n_points in space.points_by_task.items():
+        points = [point for point in space.points if point.task == task]
+        rows.append((task, n_points, sum(point.count for point in points), sum(point.max_cases for point in points)))
     rows.append(("total", len(space.points), space.cases, space.max_cases))
     lines = [f"{space.spec.name}: {', '.join(settings)}", f"{'task':<30} {'points':>8} {'a round':>10} {'cases':>10}"]
-    lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
+    lines += [f"{task:<30} {n_points:>8,} {cases:>10,} {most:>10,}" for task, n_points, cases, most in rows]
     if space.duplicates:
         lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
     return [*lines, *describe_gaps(space), *space.spec.notes]
-
-
-def _count_cases(space: Space, task: str) -> tuple[int, int]:
-    """Return the cases of a task in the first round, and all that are built: up to the maximum of each point."""
-    points = [point for point in space.points if point.task == task]
-    return sum(point.count for point in points), sum(point.max_cases for point in points)
 
 
 def _read_files(path: Path) -> SpaceFiles:

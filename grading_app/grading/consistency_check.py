@@ -248,10 +248,9 @@ def _compare_stored(experiment: Experiment | None) -> list[Difference]:
 
 
 def _build_runs_sql(of_runs: str) -> str:
-    return RUNS.format(
-        of_runs=f"WHERE {of_runs}",
-        columns=", ".join(f"r.{name}, coalesce({_choose_source(name)}.{name}, 0)" for name in RUN_COLUMNS),
-    )
+    sources = {name: "units" if name in RUN_COLUMNS[:5] else "calls" for name in RUN_COLUMNS}
+    columns = ", ".join(f"r.{name}, coalesce({source}.{name}, 0)" for name, source in sources.items())
+    return RUNS.format(of_runs=f"WHERE {of_runs}", columns=columns)
 
 
 def _build_ledger_sql(template: str, of_runs: str = "") -> str:
@@ -264,10 +263,6 @@ def _build_ledger_sql(template: str, of_runs: str = "") -> str:
         of_runs=f"WHERE {of_runs}",
         and_of_runs=f"AND {of_runs}",
     )
-
-
-def _choose_source(name: str) -> str:
-    return "units" if name in RUN_COLUMNS[:5] else "calls"
 
 
 def _compare_rows(

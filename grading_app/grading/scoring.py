@@ -98,15 +98,12 @@ def grade(
     rules = experiment.list_rules() if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
-        report.append(_RuleGrading(experiment, rule, wave, force, end, conditions).run())
-        _record_history(experiment, report[-1], by, force)
+        line = _RuleGrading(experiment, rule, wave, force, end, conditions).run()
+        report.append(line)
+        if line.graded:
+            reason = "graded again, replacing earlier gradings" if force else ""
+            record_changes([(experiment, "", str(line)[:200])], by=by, reason=reason, aspect="gradings")
     return report
-
-
-def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
-    if report.graded:
-        reason = "graded again, replacing earlier gradings" if force else ""
-        record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, aspect="gradings")
 
 
 def is_graded(experiment: Experiment) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from django.contrib.auth.models import User
@@ -44,20 +44,17 @@ def read_grader_names(builder: RowBuilder, entries: Sequence[str | GraderSpec]) 
     names: list[str] = []
     for index, spec in enumerate(entries):
         path = f"grade.graders[{index}]"
-        for grader in (
-            [_find_or_report(builder, path, spec)] if isinstance(spec, str) else build_graders(builder, path, spec)
-        ):
+        graders: Iterable[Grader | None]
+        if isinstance(spec, str):
+            graders = list(Grader.objects.in_use().filter(name=spec)[:1])
+            builder.problems += [] if graders else [f"{path}: there is no grader {spec}"]
+        else:
+            graders = build_graders(builder, path, spec)
+        for grader in graders:
             if grader is not None and grader.name in names:
                 builder.problems.append(f"{path}: {grader} is named twice")
             names += [grader.name] if grader else []
     return names
-
-
-def _find_or_report(builder: RowBuilder, path: str, name: str) -> Grader | None:
-    grader: Grader | None = Grader.objects.in_use().filter(name=name).first()
-    if grader is None:
-        builder.problems.append(f"{path}: there is no grader {name}")
-    return grader
 
 
 def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:

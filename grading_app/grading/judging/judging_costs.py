@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from django.db import connection
@@ -222,21 +223,15 @@ def estimate_judging(
 
     `conditions` holds the ids of the conditions whose answers count; None means all.
     """
-    waves = list(waves)
-    parts = [
-        _estimate_part(AnswerSelection(experiment, grader, wave, force, conditions))
-        for grader in graders
-        for wave in waves
-    ]
+    parts = []
+    for grader, wave in product(graders, waves):
+        answers = AnswerSelection(experiment, grader, wave, force, conditions)
+        run = answers.find_run()
+        needed, new = answers.count_verdicts()
+        to_do = new + (run.n_pending + run.n_running if run else 0)
+        ceiling = answers.compute_ceiling(answers.find_largest_request()) if to_do else Decimal(0)
+        parts.append(GraderEstimate(needed, to_do, ceiling, answers.compute_expected(ceiling)))
     return sum_estimates(experiment, graders, parts)
-
-
-def _estimate_part(answers: AnswerSelection) -> GraderEstimate:
-    run = answers.find_run()
-    needed, new = answers.count_verdicts()
-    to_do = new + (run.n_pending + run.n_running if run else 0)
-    ceiling = answers.compute_ceiling(answers.find_largest_request()) if to_do else Decimal(0)
-    return GraderEstimate(needed, to_do, ceiling, answers.compute_expected(ceiling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,22 +276,18 @@ def forecast_judging(experiment: Experiment, wave_label: str, answers: int, long
     """
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
     graders = Grader.objects.of_design(experiment)
-    parts = [_forecast_part(AnswerSelection(experiment, grader, wave), answers, longest) for grader in graders]
-    return sum_estimates(experiment, graders, parts)
-
-
-def _forecast_part(selection: AnswerSelection, answers: int, longest: int | None) -> GraderEstimate:
-    run = selection.find_run()
-    # The number of verdicts: one per answer; for pairs, one per answer, other condition and order.
-    experiment = selection.experiment
     cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
-    needed = answers * (cells - 1) if selection.in_pairs else answers
-    to_do = max(0, needed - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
-    ceiling = _forecast_ceiling(selection, longest) if to_do else Decimal(0)
-    return GraderEstimate(needed, to_do, ceiling, selection.compute_expected(ceiling))
-
-
-def _forecast_ceiling(selection: AnswerSelection, longest: int | None) -> Decimal | None:
-    if longest is None:
-        return Decimal(0) if selection.grader.language_model.prices.is_free else None
-    return selection.compute_ceiling(selection.find_largest_request(longest * BYTES_A_TOKEN))
+    parts = []
+    for grader in graders:
+        selection = AnswerSelection(experiment, grader, wave)
+        run = selection.find_run()
+        # The number of verdicts: one per answer; for pairs, one per answer, other condition and order.
+        needed = answers * (cells - 1) if selection.in_pairs else answers
+        to_do = max(0, needed - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
+        ceiling: Decimal | None = Decimal(0)
+        if to_do and longest is not None:
+            ceiling = selection.compute_ceiling(selection.find_largest_request(longest * BYTES_A_TOKEN))
+        elif to_do and not grader.language_model.prices.is_free:
+            ceiling = None
+        parts.append(GraderEstimate(needed, to_do, ceiling, selection.compute_expected(ceiling)))
+    return sum_estimates(experiment, graders, parts)

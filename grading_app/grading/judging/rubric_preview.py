@@ -200,11 +200,12 @@ def list_previewed_verdicts(rubric: Rubric, experiments: QuerySet[Experiment]) -
         run__experiment__in=experiments,
         run__condition__rubric_test__rubric=rubric,
     ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
-    return [PreviewedVerdict(row, _read_trial_verdict(row)) for row in rows.order_by("-pk")[:MAX_ROWS]]
-
-
-def _read_trial_verdict(trial: Trial) -> Verdict | None:
-    if trial.status != Trial.Status.DONE:
-        return None
-    answers = [judged.answer for judged in (trial.subject, trial.rival) if judged]
-    return read_verdict(trial.answer, trial.run.condition.content["rubric"], answers, is_truncated=trial.truncated)
+    previewed = []
+    for row in rows.order_by("-pk")[:MAX_ROWS]:
+        verdict = None
+        if row.status == Trial.Status.DONE:
+            answers = [judged.answer for judged in (row.subject, row.rival) if judged]
+            rubric_content = row.run.condition.content["rubric"]
+            verdict = read_verdict(row.answer, rubric_content, answers, is_truncated=row.truncated)
+        previewed.append(PreviewedVerdict(row, verdict))
+    return previewed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean, median, pstdev, stdev
@@ -105,7 +105,15 @@ class ItemMeans:
 
 
 def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
-    checks, seconds = _list_checks(queue), _measure_seconds(queue)
+    given = Rating.objects.given().filter(assignment__queue=queue)
+    # By rater, each check's item key and whether the rater passed it.
+    checks: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+    of_checks = given.filter(kind=Rating.Kind.CHECK).order_by("position")
+    for rater, key, value in of_checks.values_list("assignment", "item__key", "value"):
+        checks[rater].append((key, queue.passes_check(key, value)))
+    seconds: dict[int, list[float]] = defaultdict(list)
+    for rater, duration in given.exclude(kind=Rating.Kind.PRACTICE).values_list("assignment", "seconds"):
+        seconds[rater].append(duration or 0.0)  # Set whenever a value is set.
     assignments: Any = (
         queue.assignments.select_related("user", "dimension")
         .order_by("number")
@@ -131,23 +139,6 @@ def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
     ]
 
 
-def _list_checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
-    """Return, by rater, each check's item key and whether the rater passed it."""
-    ratings = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
-    checks: dict[int, list[tuple[str, bool]]] = defaultdict(list)
-    for rater, key, value in ratings.values_list("assignment", "item__key", "value"):
-        checks[rater].append((key, queue.passes_check(key, value)))
-    return checks
-
-
-def _measure_seconds(queue: RatingQueue) -> dict[int, list[float]]:
-    ratings = Rating.objects.given().filter(assignment__queue=queue).exclude(kind=Rating.Kind.PRACTICE)
-    seconds_by_rater: dict[int, list[float]] = defaultdict(list)
-    for rater, seconds in ratings.values_list("assignment", "seconds"):
-        seconds_by_rater[rater].append(seconds or 0.0)  # Set whenever a value is set.
-    return seconds_by_rater
-
-
 def list_item_means(queue: RatingQueue) -> list[ItemMeans]:
     """Return the means per item, answer or pair, and per dimension or criterion, over the ratings that count."""
     ratings = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
@@ -162,13 +153,11 @@ def list_item_means(queue: RatingQueue) -> list[ItemMeans]:
             seconds_each=Percentile(0.5, "seconds"),
         )
     )
-    return [_build_item_means(**row) for row in groups]
-
-
-def _build_item_means(*, low_trial: int | None, high_trial: int | None, seconds_each: float, **row: Any) -> ItemMeans:
-    return ItemMeans(
-        trial=low_trial, rival=high_trial if high_trial != low_trial else None, seconds=seconds_each, **row
-    )
+    means = []
+    for row in groups:
+        low, high, seconds = (row.pop(name) for name in ("low_trial", "high_trial", "seconds_each"))
+        means.append(ItemMeans(trial=low, rival=high if high != low else None, seconds=seconds, **row))
+    return means
 
 
 class Percentile(Aggregate):
@@ -190,17 +179,12 @@ def list_question_results(queue: RatingQueue) -> list[QuestionResult]:
         triples[dimension, criterion].append(((item, low_trial, high_trial), rater, level))
     scale: Level = "nominal" if queue.rates_pairs else "ordinal"
     lines = [_summarize_question(question.name, triples[question.key], scale) for question in list_questions(queue)]
-    return (
-        [*lines, _summarize_question("in total", _sum_criteria(queue), scale)]
-        if len(lines) > 1 and queue.rubric
-        else lines
-    )
-
-
-def _sum_criteria(queue: RatingQueue) -> list[Triple]:
-    gradings = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
-    rows = gradings.values_list("trial__item", "trial", "condition__assignment", "score")
-    return [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in rows]
+    if len(lines) > 1 and queue.rubric:
+        gradings = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
+        totals = gradings.values_list("trial__item", "trial", "condition__assignment", "score")
+        sums: list[Triple] = [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in totals]
+        lines.append(_summarize_question("in total", sums, scale))
+    return lines
 
 
 def _summarize_question(name: str, triples: list[Triple], scale: Level) -> QuestionResult:
@@ -335,7 +319,16 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     with draft.change_draft():
         copies = dict(draft.items.values_list("key", "pk"))
-        norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
+        norms = [
+            Norm(
+                item_id=copies[keys[line.item]],
+                dimension=names[line.dimension],
+                mean=line.mean,
+                sd=line.sd,
+                n=line.n,
+            )
+            for line in means
+        ]
         Norm.objects.bulk_create(
             norms,
             batch_size=1000,
@@ -346,11 +339,6 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
         draft.add_history_line(NORMS, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
     record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=NORMS)
     return draft
-
-
-def _build_norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
-    for line in means:
-        yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
 
 
 def measure_rater_agreement(queue: RatingQueue) -> dict[int, AgreementEstimate]:

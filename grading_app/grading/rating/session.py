@@ -281,7 +281,10 @@ def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: f
         seconds=min(max(0.0, seconds), MAX_RATING_S),
         rated_at=timezone.now(),
     )
-    _finish_if_done(assignment)
+    # The rater is done if no rating is due.
+    still_due = Rating.objects.filter(assignment=OuterRef("pk"), value=None)
+    unfinished = RaterAssignment.objects.filter(~Exists(still_due), pk=assignment.pk, finished_at=None)
+    unfinished.update(finished_at=timezone.now())
     return changed
 
 
@@ -314,11 +317,6 @@ def _update_rating(rating: Rating, ratings: Any, **fields: Any) -> bool:
             return changed
     except IntegrityError as error:
         raise RatingError("This study is not open for ratings.") from error
-
-
-def _finish_if_done(assignment: RaterAssignment) -> None:
-    due = Rating.objects.filter(assignment=OuterRef("pk"), value=None)
-    RaterAssignment.objects.filter(~Exists(due), pk=assignment.pk, finished_at=None).update(finished_at=timezone.now())
 
 
 def write_grading(rating: Rating) -> None:
