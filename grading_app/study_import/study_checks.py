@@ -28,10 +28,14 @@ def check_design(study: Study) -> None:
     if not study.items:
         raise StudyError([f"{study.name}: the files have no trial"])
     check_items(study.items)
-    problems: list[str] = []
+    fault = describe_unstorable(study.name)
+    problems = [f"the name of the study {fault}"] if fault else []
+    for judge in study.judges.values():
+        fault = describe_unstorable([judge.name, judge.rubric_hash, judge.source_id])
+        problems += [f"judge {judge.name[:80]!r}: it {fault}"] if fault else []
     for condition in (*study.conditions, *study.planned, *(judge.condition for judge in study.judges.values())):
-        texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
-        fault = describe_unstorable([*texts, dict(condition.settings)])
+        names = [condition.model, condition.model_id, condition.provider, condition.prompt, condition.sampler]
+        fault = describe_unstorable([*names, condition.run, list(condition.messages), dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
         problems += [f"condition {condition.key[:80]!r}: {problem}" for problem in _find_setting_problems(condition)]
     if problems:
@@ -110,6 +114,7 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
     for score in trial.scores:
         if score.value is not None and not is_valid_score(score.value):
             yield f"the score {score.scorer} is {score.value}, not between -{LARGEST_SCORE:g} and {LARGEST_SCORE:g}"
+        yield from _find_text_problems("the name of a score", score.scorer)
         yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
         if score.verdict is not None:
             yield from (f"the verdict {score.scorer}: {problem}" for problem in _find_trial_problems(score.verdict))

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.text.characters import describe_unstorable
 from evalsite.lib.text.hashing import canonical_json, slugify_name
-from grading_app.study_import.study import StudyDesign, StudyError
+from grading_app.study_import.study import StudyDesign, StudyError, replace_non_finite
 from grading_app.study_import.study_draft import DesignFile
 
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
@@ -139,9 +140,12 @@ def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[st
         raise StudyError([f"{where}: dimensions must be a list of {', '.join(DIMENSIONS)}"])
     if config["modality"] not in ("vision", "text"):
         raise StudyError([f"{where}: modality is {config['modality']!r}, not vision or text"])
+    for key, value in config.items():
+        if fault := describe_unstorable(value):
+            raise StudyError([f"{where}: {key} {fault}"])
     if type(config["max_retries"]) is not int:
         raise StudyError([f"{where}: max_retries is {config['max_retries']!r}, not a whole number"])
-    return config
+    return {key: replace_non_finite(value) for key, value in config.items()}  # Keys of mappings become texts.
 
 
 def _list_unique(values: Any) -> list[Any]:

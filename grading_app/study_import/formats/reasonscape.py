@@ -119,6 +119,8 @@ def _find_problems(record: Any) -> Iterator[str]:
             yield f"{name} must be {_describe_kinds(kinds)}, not {json.dumps(record[name])[:60]}"
     if isinstance(record.get("key"), str) and not NUMBER.search(record["key"]):
         yield f"key must end with the number of the case, not {record['key'][:60]!r}"
+    if record.get("input") == "":
+        yield "input must not be empty"
     turns = record.get("messages")
     for place, turn in enumerate(turns if isinstance(turns, list) else []):
         if not (isinstance(turn, dict) and all(isinstance(turn.get(part), str) for part in ("role", "content"))):

@@ -143,6 +143,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_location(tmp_path, change
         ({"output": {"usage": {"total_cost": "NaN"}}}, "sample 1: cost_usd is NaN"),
         ({"output": {"choices": [{"message": {"content": "a\0b"}}]}}, "sample 1: answer contains a NUL character"),
         ({"metadata": {"a": "\0"}}, "item 'a': metadata contains a NUL character"),
+        ({"scores": {"\ud800": {"value": 1}}}, "sample 1: the name of a score is not Unicode text"),
         ({"id": ""}, "item '': its key must have 1 to 200 characters"),
     ],
 )

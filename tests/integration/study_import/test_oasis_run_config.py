@@ -137,6 +137,7 @@ def test_a_dry_run_creates_nothing(file, capsys):
         ("modality: sound", "run.yaml: modality is 'sound', not vision or text"),
         ("max_retries: many", "run.yaml: max_retries is 'many', not a whole number"),
         ("temperature: 9", "temperature: must be between 0 and 2"),
+        ("temperature: .nan", "run.yaml: temperature contains nan, which is not a JSON number"),
         ("samples_per_image: many", "samples"),
         ("provider: nowhere", "there is no endpoint nowhere"),
         ("image_set: other", "there is no dataset other"),

@@ -208,6 +208,7 @@ def test_a_truncated_answer_has_no_score(owner, tmp_path):
         ({"params": "x"}, 'step0.ndjson, line 2: params must be an object, not "x"'),
         ({"is_valid": 1}, "step0.ndjson, line 2: is_valid must be true or false, not 1"),
         ({"guess_chance": True}, "step0.ndjson, line 2: guess_chance must be a number, not true"),
+        ({"input": ""}, "step0.ndjson, line 2: input must not be empty"),
         ({"key": "movies"}, "step0.ndjson, line 2: key must end with the number of the case, not 'movies'"),
         ({"messages": [{"role": "user"}]}, "step0.ndjson, line 2: messages[0] must have a role and a content"),
         ({"target": "(B)"}, "line 2: movies_choice_count-3_reference_count-4-0 has another input or target"),
