@@ -19,10 +19,14 @@ from tests.factories.datasets import make_dataset
 from tests.factories.people import NOON, make_user
 
 
+def find_or_create(model, defaults, **keys):
+    """Return the row with these keys. Unlike `get_or_create`, it needs no savepoint, because no other writer exists."""
+    return model.objects.filter(**keys).first() or model.objects.create(**keys, **defaults)
+
+
 def make_endpoint(name="lab", **fields):
-    return Endpoint.objects.get_or_create(
-        name=name, defaults={"base_url": "http://127.0.0.1:9/v1", "is_free": False, **fields}
-    )[0]
+    defaults = {"base_url": "http://127.0.0.1:9/v1", "is_free": False}
+    return find_or_create(Endpoint, {**defaults, **fields}, name=name)
 
 
 def make_model(name="small", **fields):
@@ -30,7 +34,7 @@ def make_model(name="small", **fields):
     defaults = {"model": f"vendor/{name}", "input_price": Decimal(1), "output_price": Decimal(2)}
     defaults |= {"price_source": "test", "price_date": NOON.date()}
     endpoint = fields.pop("endpoint", None) or make_endpoint()
-    return LanguageModel.objects.get_or_create(name=name, defaults={"endpoint": endpoint, **defaults, **fields})[0]
+    return find_or_create(LanguageModel, {"endpoint": endpoint, **defaults, **fields}, name=name)
 
 
 def make_preflight(model, status="ok", **fields):
@@ -69,9 +73,9 @@ def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prom
     experiment = Experiment.objects.create(
         slug=slug, owner=owner, dataset=dataset or make_dataset(f"{slug}-items"), **{**defaults, **fields}
     )
-    experiment.language_models.set([make_model()] if models is None else models)
-    experiment.prompts.set([make_prompt(f"{slug}-prompt")] if prompts is None else prompts)
-    experiment.samplers.set([make_sampler(f"{slug}-sampler")] if samplers is None else samplers)
-    experiment.dimensions.set(dimensions)
-    experiment.shared_with.set(shared_with)
+    experiment.language_models.add(*([make_model()] if models is None else models))
+    experiment.prompts.add(*([make_prompt(f"{slug}-prompt")] if prompts is None else prompts))
+    experiment.samplers.add(*([make_sampler(f"{slug}-sampler")] if samplers is None else samplers))
+    experiment.dimensions.add(*dimensions)
+    experiment.shared_with.add(*shared_with)
     return experiment

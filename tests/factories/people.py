@@ -24,7 +24,8 @@ class Team:
 
 def make_user(name, *role_names, superuser=False, email=""):
     user = get_user_model().objects.create_user(name, email, is_superuser=superuser, is_staff=superuser)
-    user.groups.set(Group.objects.filter(name__in=role_names))
+    if role_names:
+        user.groups.add(*Group.objects.filter(name__in=role_names))
     return user
 
 

@@ -15,19 +15,16 @@ from runs_app.models import (
     Trial,
     Wave,
 )
+from tests.factories.designs import find_or_create
 from tests.factories.people import NOON
 
 
 def make_wave(experiment, number=0, label=""):
-    wave, _ = Wave.objects.get_or_create(
-        experiment=experiment,
-        number=number,
-        defaults={
-            "label": label or ("" if number == 0 else f"wave-{number}"),
-            "epoch_offset": number * experiment.samples,
-        },
-    )
-    return wave
+    defaults = {
+        "label": label or ("" if number == 0 else f"wave-{number}"),
+        "epoch_offset": number * experiment.samples,
+    }
+    return find_or_create(Wave, defaults, experiment=experiment, number=number)
 
 
 def make_conditions(experiment):
@@ -39,11 +36,12 @@ def make_conditions(experiment):
 def make_condition(experiment, model, prompt, sampler):
     content = {"model": model.identity, "prompt": prompt.content, "sampler": sampler.content}
     slug = slugify_name(f"{model.name}-{prompt.name}-{sampler.name}")
-    return Condition.objects.get_or_create(
+    return find_or_create(
+        Condition,
+        {"model": model, "prompt": prompt, "sampler": sampler, "content": content},
         experiment=experiment,
         condition_id=build_condition_id(slug, content),
-        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
-    )[0]
+    )
 
 
 def make_runs(experiment, *, wave=0, status="running"):
@@ -124,11 +122,11 @@ def make_attempt(trial, *, outcome="ok", **fields):
 def refresh_counters(run):
     """Set the counters of a run to match its trials."""
     statuses = ("pending", "running", "done", "failed", "cancelled")
-    counts = run.trials.aggregate(**{f"n_{status}": Count("pk", filter=Q(status=status)) for status in statuses})
-    sums = run.trials.aggregate(
+    counters = run.trials.aggregate(
+        **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in statuses},
         spent_usd=Sum("cost_usd", default=Decimal(0)),
         input_tokens=Sum("input_tokens", default=0),
         output_tokens=Sum("output_tokens", default=0),
     )
-    Run.objects.filter(pk=run.pk).update(**counts, **sums)
+    Run.objects.filter(pk=run.pk).update(**counters)
     run.refresh_from_db()
