@@ -75,7 +75,7 @@ def test_any_text_is_a_search(client, experiment, text):
 
 def test_items_are_found_through_the_index_of_words(experiment):
     """Also for a word of no item: with many items, the database would otherwise compute the words of each."""
-    factories.make_dataset("fillers", [{"key": f"filler-{n}", "input": f"Filler number {n}"} for n in range(20_000)])
+    factories.make_dataset("fillers", [{"key": f"filler-{n}", "input": f"Filler number {n}"} for n in range(5_000)])
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE datasets_app_item")
     for text, names in (("saltiest", ["Which sea is the saltiest?"]), ("nowhere", None)):
