@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
+import sys
 import zipfile
 from datetime import date
 
 import mlcroissant
 import pytest
 import yaml
+from absl import logging as absl_logging
 from django.core.management import call_command
 
 from grading_app.publish.export.columns import CODEBOOK
@@ -23,6 +25,8 @@ from tests.factories.people import make_team
 from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
+# mlcroissant imports this handler. It would close the error output that pytest captured, when Django sets up logging.
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
 @shared_rows
