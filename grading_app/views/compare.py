@@ -195,21 +195,20 @@ def _list_missing(*sides: tuple[ConditionSide, Measure, int]) -> list[tuple[str,
 
     The reasons of many answers are those of the stored results; "" until a worker has computed these.
     """
-    counts: dict[tuple[Experiment, Wave | None, Measure], Mapping[int, Mapping[str, int]]] = {}
+    counted: dict[tuple[Experiment, Wave | None, Measure], Mapping[int, Mapping[str, int]]] = {}
     entries = []
     for name, (side, measure, missing) in zip("AB", sides, strict=True):
-        scope = side.experiment, side.wave, measure
-        if missing and scope not in counts:
-            if has_many_answers(side.experiment, side.wave):
+        reasons = Counter[str]()
+        if missing:
+            scope = side.experiment, side.wave, measure
+            if scope not in counted and has_many_answers(side.experiment, side.wave):
                 board = get_leaderboard(BoardQuery(side.experiment, side.wave))
-                rows = board.rows if board else []
-                counts[scope] = {
-                    row.condition: row.scores[measure.key].reasons for row in rows if measure.key in row.scores
-                }
-            else:
-                counts[scope] = count_missing(side.experiment, measure, side.wave)
-        of_conditions = (Counter(counts.get(scope, {}).get(condition.pk)) for condition in side.conditions)
-        reasons = sum(of_conditions, Counter[str]()) if missing else Counter[str]()
+                scores = {row.condition: row.scores.get(measure.key) for row in (board.rows if board else ())}
+                counted[scope] = {condition: score.reasons for condition, score in scores.items() if score}
+            elif scope not in counted:
+                counted[scope] = count_missing(side.experiment, measure, side.wave)
+            for condition in side.conditions:
+                reasons.update(counted[scope].get(condition.pk, {}))
         entries.append((name, missing, ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())))
     return entries
 

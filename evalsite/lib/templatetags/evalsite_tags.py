@@ -437,9 +437,9 @@ def turn(
 
 @register.simple_tag(takes_context=True)
 def table_rows(context: Context, table: Table) -> SafeString:
-    """Render the rows of a django-tables2 table. Its own loop, in a template, computes each cell twice.
+    """Render the rows of a table of django-tables2, whose own iteration over a row computes each cell twice.
 
-    The attributes of a column's cells are the same in all rows.
+    All cells of a column have the same attributes.
     """
     columns = [
         (
