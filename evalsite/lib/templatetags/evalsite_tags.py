@@ -437,9 +437,9 @@ def turn(
 
 @register.simple_tag(takes_context=True)
 def table_rows(context: Context, table: Table) -> SafeString:
-    """Render the rows of a table of django-tables2, whose own iteration over a row computes each cell twice.
+    """Render the rows of a table of django-tables2.
 
-    All cells of a column have the same attributes.
+    All cells of a column have the same attributes and label. A loop in a template would compute them for each cell.
     """
     columns = [
         (
