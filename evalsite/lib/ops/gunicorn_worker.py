@@ -65,8 +65,9 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         """Prepare the process, then some threads of pages. The pool starts a thread for a call if no other is idle."""
         self.wsgi.warm_up()
         barrier = threading.Barrier(WARM_THREADS)
-        for _ in range(WARM_THREADS):
-            self.tpool.submit(self._warm_up_thread, barrier)
+        with suppress(RuntimeError):  # The pool is shut down because the server stops.
+            for _ in range(WARM_THREADS):
+                self.tpool.submit(self._warm_up_thread, barrier)
 
     def _warm_up_thread(self, barrier: threading.Barrier) -> None:
         self.wsgi.warm_up_thread()

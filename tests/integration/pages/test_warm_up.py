@@ -62,6 +62,28 @@ def test_the_web_process_warms_up_beside_its_first_requests(monkeypatch):
     worker.run()  # It returns before the warm-up ends.
     assert began.wait(30)
     may_end.set()
+    join_warm_up()
+    worker.tpool.shutdown()
+
+
+def join_warm_up():
+    for thread in threading.enumerate():
+        if thread.name == "warm-up":
+            thread.join(30)
+
+
+def test_a_server_that_stops_during_its_warm_up_writes_no_traceback(monkeypatch):
+    may_end, errors = threading.Event(), []
+    worker = object.__new__(WebWorker)
+    worker.gateway, worker.wsgi = None, SimpleNamespace(warm_up=lambda: may_end.wait(30))
+    worker.tpool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(ThreadWorker, "run", lambda self: None)
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    worker.run()
+    worker.tpool.shutdown()  # As at the end of `ThreadWorker.run`.
+    may_end.set()
+    join_warm_up()
+    assert errors == []
 
 
 def test_the_first_threads_of_pages_are_each_prepared_once(monkeypatch):
