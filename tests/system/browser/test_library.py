@@ -76,6 +76,18 @@ def test_the_link_to_a_new_prompt_keeps_its_focus_when_the_choices_of_a_dataset_
     expect(page.get_by_role("dialog", name="New prompt")).to_be_visible()
 
 
+def test_a_link_to_a_new_prompt_opens_its_dialog_as_soon_as_it_is_on_the_page(parts, owner, visitor):
+    page = visitor(owner)
+    # A busy browser runs timers late. A link that is a plain link until then would leave the form.
+    page.add_init_script("const later = setTimeout; window.setTimeout = (call, ms) => later(call, 4000 + ms);")
+    page.goto("/experiments/new/")
+    page.locator("[name=dataset]").select_option(label="capitals@1")
+    link = page.get_by_role("link", name="New prompt…")
+    expect(link).to_have_attribute("href", re.compile("dataset="))
+    link.press("Enter")
+    expect(page.get_by_role("dialog", name="New prompt")).to_be_visible()
+
+
 def test_a_prompt_is_made_in_the_dialog_by_keyboard_alone_and_comes_back_ticked(parts, owner, visitor, checked):
     page = visitor(owner)
     page.goto("/experiments/new/")
