@@ -2,32 +2,114 @@
 
 Django binds parameters on the client, so the server would parse and plan each statement anew. That took longer than the
 rows themselves. These statements run in the same transactions, over the same connection.
+
+They use the protocol through `psycopg.pq`. In a pipeline, each statement of a psycopg cursor is sent by its own system
+call, and takes the worker's and the server's processors four times as long (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
 
-import sys
+import select
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from django.db import connection
-from psycopg.pq import TransactionStatus
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from pydantic_core import PydanticSerializationError, to_json
 
 Statement = tuple[str, Sequence[Any]]
 
 RELEASE_LOCKS_EARLY = "SET LOCAL synchronous_commit TO off"
 FLUSH = "SELECT pg_logical_emit_message(true, 'evalsite', '')"  # Without a record in the log, nothing is flushed.
+FAILURES = {ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}
+
+
+class PreparedSession:
+    """A database session with the names of its prepared statements."""
+
+    def __init__(self, session: psycopg.Connection[Any]) -> None:
+        self.session = session
+        self._names: dict[str, bytes] = {}
+        self._converter = Transformer.from_context(session)
+        self._readiness = select.poll()
+        self._readiness.register(session.pgconn.socket)
+
+    def fetch(self, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+        """Send statements together, in one pipeline. Return the rows of each, or raise the error of the first failure.
+
+        Outside a transaction, together they are one. Parameters are sent as text, and the server infers their types.
+        """
+        pgconn, new_names = self.session.pgconn, dict[str, bytes]()
+        prepared: list[str | None] = []  # For each result, the statement that it prepares, or None if it has rows.
+        pgconn.enter_pipeline_mode()
+        try:
+            for sql, values in statements:
+                name = self._names.get(sql) or new_names.get(sql)
+                if name is None:
+                    name = new_names[sql] = b"engine_%d" % (len(self._names) + len(new_names))
+                    pgconn.send_prepare(name, _number_parameters(sql))
+                    prepared.append(sql)
+                pgconn.send_query_prepared(name, [_to_text(value) for value in values])
+                prepared.append(None)
+            pgconn.pipeline_sync()
+            results = list(self._receive())
+        except BaseException:  # The rest of the results would be taken for those of the next statements.
+            self.session.close()
+            raise
+        pgconn.exit_pipeline_mode()
+        rows = []
+        for prepares, result in zip(prepared, results, strict=True):
+            if result.status in FAILURES:
+                raise error_from_result(result)
+            if prepares is not None:
+                self._names[prepares] = new_names[prepares]
+            else:
+                self._converter.set_pgresult(result)
+                rows.append(self._converter.load_rows(0, result.ntuples, tuple))
+        return rows
+
+    def _receive(self) -> Iterator[Any]:
+        """Yield the results of a pipeline. Meanwhile send what did not fit in the buffer: the server may wait too."""
+        pgconn = self.session.pgconn
+        is_unsent = bool(pgconn.flush())
+        while True:
+            while is_unsent or pgconn.is_busy():
+                self._readiness.modify(pgconn.socket, select.POLLIN | (select.POLLOUT if is_unsent else 0))
+                ((_, ready),) = self._readiness.poll()
+                if ready != select.POLLOUT:
+                    pgconn.consume_input()
+                is_unsent = is_unsent and bool(pgconn.flush())
+            result = pgconn.get_result()
+            if result is None:
+                if pgconn.status == ConnStatus.BAD:
+                    raise psycopg.OperationalError(pgconn.get_error_message())
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                return
+            else:
+                yield result
+
+
+def _number_parameters(sql: str) -> bytes:
+    """Return SQL with the server's placeholders $1, $2 ... in place of %s."""
+    first, *others = sql.split("%s")
+    return "".join([first, *(f"${n}{text}" for n, text in enumerate(others, 1))]).replace("%%", "%").encode()
+
+
+def _to_text(value: Any) -> bytes | None:
+    if isinstance(value, list):
+        value = f"{{{','.join(map(str, value))}}}"
+    return None if value is None else str(value).encode()
 
 
 class _Thread(threading.local):
     """The state of a thread's session."""
 
     def __init__(self) -> None:
-        self.session: Any = None
-        self.cursors: list[Any] = []
+        self.session: PreparedSession | None = None
         self.commits_may_be_off_disk = False
 
 
@@ -36,22 +118,27 @@ _thread = _Thread()
 
 def fetch_prepared(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a statement. Raise Django's database errors, as its own cursors do."""
-    (cursor,) = _get_cursors(1)
-    with connection.wrap_database_errors:
-        rows: list[tuple[Any, ...]] = cursor.execute(sql, parameters, prepare=True).fetchall()
-    return rows
+    return fetch_pipelined((sql, parameters))[0]
+
+
+def execute(sql: str, *parameters: Any) -> None:
+    """Execute a statement that returns nothing."""
+    fetch_pipelined((sql, parameters))
 
 
 def fetch_pipelined(*statements: Statement) -> list[list[tuple[Any, ...]]]:
     """Return the rows of several statements, which are sent together in this order.
 
-    The first statements of a transaction also begin it, in the same round trip.
+    The first statements of a transaction also begin it, in the same round trip. Numbers, texts, UUIDs and lists of
+    numbers may be parameters.
     """
-    session = _get_session()
-    if connection.in_atomic_block and session.pgconn.transaction_status == TransactionStatus.IDLE:
-        session.autocommit = True  # Otherwise psycopg sends its own BEGIN, and waits for it.
-        return _fetch_together(("BEGIN", ()), *statements)[1:]
-    return _fetch_together(*statements)
+    connection.ensure_connection()
+    session = _thread.session
+    if session is None or session.session is not connection.connection:
+        session = _thread.session = PreparedSession(connection.connection)
+    begins = connection.in_atomic_block and session.session.pgconn.transaction_status == TransactionStatus.IDLE
+    with connection.wrap_database_errors:
+        return session.fetch([("BEGIN", ()), *statements])[1:] if begins else session.fetch(statements)
 
 
 def fetch_and_commit(*statements: Statement) -> list[list[tuple[Any, ...]]]:
@@ -60,29 +147,12 @@ def fetch_and_commit(*statements: Statement) -> list[list[tuple[Any, ...]]]:
     Django's own commit then finds nothing to do. Within another transaction, only that one commits.
     """
     if len(connection.atomic_blocks) > 1:
-        return _fetch_together(*statements)
+        return fetch_pipelined(*statements)
     # The message is a transaction of its own: the locks end before it.
     ends = ["COMMIT", FLUSH] if _thread.commits_may_be_off_disk else ["COMMIT"]
-    rows = _fetch_together(*statements, *((sql, ()) for sql in ends))
+    rows = fetch_pipelined(*statements, *((sql, ()) for sql in ends))
     _thread.commits_may_be_off_disk = False
     return rows[: len(statements)]
-
-
-def _fetch_together(*statements: Statement) -> list[list[tuple[Any, ...]]]:
-    cursors = _get_cursors(len(statements))
-    with connection.wrap_database_errors, _get_session().pipeline():
-        for cursor, (sql, values) in zip(cursors, statements, strict=True):
-            cursor.execute(sql, values, prepare=True)
-    # Only now has each cursor its result: to fetch within the pipeline costs a second round trip. A statement that
-    # returns nothing has no row number.
-    return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
-
-
-def execute(sql: str, *parameters: Any) -> None:
-    """Execute a statement that returns nothing."""
-    (cursor,) = _get_cursors(1)
-    with connection.wrap_database_errors:
-        cursor.execute(sql, parameters, prepare=True)
 
 
 def release_locks_early() -> None:
@@ -105,22 +175,6 @@ def wait_for_disk() -> None:
     if _thread.commits_may_be_off_disk and not connection.in_atomic_block:
         execute(FLUSH)
         _thread.commits_may_be_off_disk = False
-
-
-def _get_session() -> Any:
-    connection.ensure_connection()
-    session: Any = connection.connection
-    session.prepare_threshold = sys.maxsize  # Only statements that ask for it are prepared.
-    return session
-
-
-def _get_cursors(n: int) -> list[Any]:
-    """Return cursors of this thread's session. They are used again, because a new one takes as long as a statement."""
-    session = _get_session()
-    if _thread.session is not session:
-        _thread.session, _thread.cursors = session, []
-    _thread.cursors += [psycopg.Cursor(session) for _ in range(n - len(_thread.cursors))]
-    return _thread.cursors[:n]
 
 
 def discard_plans() -> None:

@@ -33,15 +33,15 @@ def commits(durable_session, monkeypatch):
     A commit may reach the disk on its own, so each is only checked at once. The last statement returns the end of the
     log after the commit.
     """
-    found, fetch = [], prepared_sql._fetch_together
+    found, fetch = [], prepared_sql.fetch_pipelined
 
-    def fetch_together(*statements):
+    def fetch_pipelined(*statements):
         rows = fetch(*statements)
         if ("COMMIT", ()) in statements:
             found.append(read(f"SELECT pg_current_wal_flush_lsn() >= '{rows[-1][0][0]}'"))
         return rows
 
-    monkeypatch.setattr(prepared_sql, "_fetch_together", fetch_together)
+    monkeypatch.setattr(prepared_sql, "fetch_pipelined", fetch_pipelined)
     return found
 
 
