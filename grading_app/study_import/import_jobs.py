@@ -11,6 +11,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
+from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.records import FileError
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
@@ -46,7 +47,22 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
         return finish(upload, job, **earlier_import)
     job.enter(READING)
     try:
-        report = _import(upload, job, user)
+        entries = job.parameters["mapping"]
+        chosen = entries.get("dataset")
+        dataset = Dataset.objects.filter(pk=chosen or 0).first()
+        names = DesignNames(entries.get("slug", ""), str(dataset or ""))
+        watch = upload.watch(job)
+        source = read_study_upload(upload.files, entries.get("format", ""), watch=watch, names=names)
+        if chosen and isinstance(source, Study) and not Dataset.objects.filter(pk=chosen).exists():
+            raise StudyError(["the dataset that you chose was deleted: choose another one"])
+        job.enter(SAVING)
+        if isinstance(source, Study):
+            source = _report_progress(source, watch)
+        report = import_source(source, ImportOptions(user, names, dataset, dry_run=job.kind == CHECK))
+        if isinstance(source, SnapshotFile) and any(asdict(names).values()):
+            note = "A snapshot or bundle has its own names and dataset; those that you entered are not used."
+            report.notes.insert(0, note)
+        report = replace(report, notes=report.notes[:MAX_NOTES])
     except FileError as error:
         shown = error.problems[:MAX_PROBLEMS]
         upload.store(REPORT, asdict(ImportReport(problems=shown, problem_count=len(error.problems))))
@@ -72,27 +88,8 @@ def import_source(source: Study | StudyDesign | SnapshotFile, options: ImportOpt
     return SnapshotImport(source, options).run()
 
 
-def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> ImportReport:
-    entries = job.parameters["mapping"]
-    dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
-    names = DesignNames(entries.get("slug", ""), str(dataset or ""))
-    source = read_study_upload(upload.files, entries.get("format", ""), watch=upload.watch(job), names=names)
-    chosen = entries.get("dataset")
-    if chosen and isinstance(source, Study) and not Dataset.objects.filter(pk=chosen).exists():
-        raise StudyError(["the dataset that you chose was deleted: choose another one"])
-    job.enter(SAVING)
-    if isinstance(source, Study):
-        source = _report_progress(source, upload, job)
-    report = import_source(source, ImportOptions(user, names, dataset, dry_run=job.kind == CHECK))
-    if isinstance(source, SnapshotFile) and any(asdict(names).values()):
-        note = "A snapshot or bundle has its own names and dataset; those that you entered are not used."
-        report.notes.insert(0, note)
-    return replace(report, notes=report.notes[:MAX_NOTES])
-
-
-def _report_progress(study: Study, upload: PendingUpload, job: BackgroundJob) -> Study:
+def _report_progress(study: Study, watch: Watch) -> Study:
     """Return the study; reading its trials updates the progress of the job."""
-    watch = upload.watch(job)
 
     def trials() -> Iterator[StudyTrial]:
         for number, trial in enumerate(study.trials(), start=1):

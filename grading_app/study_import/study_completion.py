@@ -8,7 +8,6 @@ verdicts, and texts about items.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import connection, models
@@ -121,22 +120,18 @@ def check_definitions(new: NewKeys, file_name: str) -> None:
     """Raise SnapshotFileError for a definition that nobody could save on this site. new: the keys of new rows."""
     for model in DEFINITIONS:
         for row in model._default_manager.filter(pk__in=new.get(model, [])).iterator(CHUNK):
-            if problem := _find_problem(row):
-                raise SnapshotFileError(f"{file_name}: {model._meta.verbose_name} {row}: {problem}")
+            name = f"{file_name}: {model._meta.verbose_name} {row}"
+            if isinstance(row, Versioned) and hash_content(row.content) != row.content_hash:
+                raise SnapshotFileError(f"{name}: it is not what its hash says")
+            try:
+                row.clean_fields(exclude=[field.name for field in row._meta.concrete_fields if field.is_relation])
+                if not isinstance(row, PricedResource):  # Placeholders without a key or address: no call needs them.
+                    row.clean()
+            except ValidationError as error:
+                problems = "; ".join(f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items())
+                raise SnapshotFileError(f"{name}: {problems}") from error
     for problem in _find_condition_problems(new.get(Condition, [])):
         raise SnapshotFileError(f"{file_name}: {problem}")
-
-
-def _find_problem(row: Any) -> str:
-    if isinstance(row, Versioned) and hash_content(row.content) != row.content_hash:
-        return "it is not what its hash says"
-    try:
-        row.clean_fields(exclude=[field.name for field in row._meta.concrete_fields if field.is_relation])
-        if not isinstance(row, PricedResource):  # Placeholders without a key or address: no call depends on them.
-            row.clean()
-    except ValidationError as error:
-        return "; ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
-    return ""
 
 
 def _find_condition_problems(keys: list[int]) -> Iterator[str]:

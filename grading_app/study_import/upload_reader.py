@@ -94,37 +94,37 @@ def _run_reader(
 
 
 def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
-    """Read the files of the request in the limited process, and write the result into the folder."""
+    """Read the files of the request in the limited process, and write the result into the folder.
+
+    The result is the verdict on a snapshot, a design, or nothing for a study, whose files are in the folder.
+    """
+    from grading_app.study_import.importers import read_source
+
+    files = [FileToRead(Path(path), name) for path, name in request["files"].values()]
+    format_name = request["format"]
+    result: dict[str, Any] = {}
     try:
-        result = _read(request, out, limits)
+        if format_name == LOCAL_SNAPSHOT:
+            result["verdict"] = asdict(verify(files[0].path, load_rules(request["rules"])))
+        elif format_name in ("", SNAPSHOT) and is_snapshot(files[0].path):
+            if len(files) > 1:
+                raise StudyError([f"{files[0].name} is a snapshot or bundle: choose it alone"])
+            _check_size(files[0], limits)
+            result["verdict"] = asdict(verify(place_files(files, out / STUDY), load_rules(request["rules"])))
+        elif format_name == SNAPSHOT:
+            raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
+        else:
+            names = DesignNames(**request["names"])
+            source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
+            if isinstance(source, StudyDesign):
+                result["design"] = asdict(source)
+            else:
+                write_study_files(source, out)
     except StudyError as error:
         # The problems must not name the path of the temporary folder or the options of the command.
         problems = [problem.replace(f"{out / STUDY}/", "") for problem in error.problems]
         result = {"problems": [COMMAND_HINT.sub(PAGE_HINT, problem) for problem in problems]}
     (out / RESULT).write_text(json.dumps(result), encoding="utf-8")
-
-
-def _read(request: Mapping[str, Any], out: Path, limits: Limits) -> dict[str, Any]:
-    """Return the verdict on a snapshot, or a design. Write a study into the folder."""
-    from grading_app.study_import.importers import read_source
-
-    files = [FileToRead(Path(path), name) for path, name in request["files"].values()]
-    format_name = request["format"]
-    if format_name == LOCAL_SNAPSHOT:
-        return {"verdict": asdict(verify(files[0].path, load_rules(request["rules"])))}
-    if format_name in ("", SNAPSHOT) and is_snapshot(files[0].path):
-        if len(files) > 1:
-            raise StudyError([f"{files[0].name} is a snapshot or bundle: choose it alone"])
-        _check_size(files[0], limits)
-        return {"verdict": asdict(verify(place_files(files, out / STUDY), load_rules(request["rules"])))}
-    if format_name == SNAPSHOT:
-        raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
-    names = DesignNames(**request["names"])
-    source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
-    if isinstance(source, StudyDesign):
-        return {"design": asdict(source)}
-    write_study_files(source, out)
-    return {}
 
 
 def is_snapshot(path: Path) -> bool:

@@ -575,7 +575,16 @@ class DesignImport(SourceImport[StudyDesign]):
         if Experiment.objects.filter(slug=self.name).exists():
             raise StudyError([f"the experiment {self.name} exists: choose another name"])
         if design.items:
-            notes.append(self._provide_dataset(str(content["dataset"])))
+            # A dataset of this name is used if it has all items of the design. Otherwise a new one is created.
+            name = str(content["dataset"])
+            items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in design.items]
+            check_items(items)
+            if (dataset := Dataset.objects.visible_to(self.owner).named(name).first()) is None:
+                create_dataset(Study(name, design.tool, items, [], lambda: iter(())), name, self.owner)
+                notes.append(f"The dataset {name} was created with {len(items)} items.")
+            else:
+                refuse_missing_items(items, dataset)
+                notes.append(f"The dataset {dataset} is here already and is used.")
         if "models" not in content:
             model = LanguageModel.objects.filter(is_active=True).order_by("name").first()
             if model is None:
@@ -589,13 +598,3 @@ class DesignImport(SourceImport[StudyDesign]):
             raise StudyError(error.problems) from error
         counts |= {"Models": experiment.language_models.count(), "Prompts": experiment.prompts.count()}
         return ImportReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=notes)
-
-    def _provide_dataset(self, name: str) -> str:
-        """Create the dataset of the design unless one of this name has all its items. Return a note."""
-        items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in self.source.items]
-        check_items(items)
-        if (dataset := Dataset.objects.visible_to(self.owner).named(name).first()) is None:
-            create_dataset(Study(name, self.source.tool, items, [], lambda: iter(())), name, self.owner)
-            return f"The dataset {name} was created with {len(items)} items."
-        refuse_missing_items(items, dataset)
-        return f"The dataset {dataset} is here already and is used."

@@ -232,7 +232,12 @@ def read_oasis_duckdb(files: Sequence[Path], draft: StudyDraft) -> None:
     if not tables.has("trials"):
         raise StudyError([f"{files[0].name}: no table trials, as OASIS-LLM has it"])
     facts = _add_trials(_read_trial_rows(tables), draft)
-    configs = _read_configs(tables, draft)
+    runs: list[tuple[str, str, dict[str, Any]]] = []
+    for row in draft.follow(tables.rows("runs")):
+        _require_columns(draft.where, row, "run_id")
+        config = _read_object(draft.where, row, "config_json") | {"run_status": row.get("status")}
+        runs.append((str(row.get("created_at") or ""), str(row["run_id"]), config))
+    configs = {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
     sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()}, draft)
     # The runs in the order of their creation, with those that have no configuration at the end.
     for run in dict.fromkeys([*(run for run in configs if run in facts.models), *facts.models]):
@@ -244,7 +249,15 @@ def read_oasis_duckdb(files: Sequence[Path], draft: StudyDraft) -> None:
         draft.add_condition(build_condition(TOOL, run, model, "oasis-llm-rating", settings, system, provider=provider))
     folder = draft.path if draft.path.is_dir() else draft.path.parent
     _add_items(folder, dict.fromkeys([*facts.images, *(key for one in sets.values() for key in one.images)]), draft)
-    draft.items = {key: _mark_excluded(item, facts, sets) for key, item in draft.items.items()}
+    for key, item in draft.items.items():
+        within = sorted(name for name, image_set in sets.items() if key in image_set.images)
+        notes = {name: sets[name].excluded[key] for name in within if key in sets[name].excluded}
+        metadata: dict[str, Any] = {"image_sets": within} if within else {}
+        metadata |= {"excluded_from": sorted(notes)} if notes else {}
+        # An item is excluded if it was excluded everywhere, and never asked.
+        is_excluded = bool(notes) and len(notes) == len(within) and key not in facts.images
+        note = "; ".join(filter(None, notes.values())) or "Excluded in the source" if is_excluded else ""
+        draft.items[key] = replace(item, metadata=metadata, excluded=is_excluded, note=note)
     draft.recipe = next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))}
     draft.notes += NOTES
     draft.count("empty runs", len(configs.keys() - facts.models.keys()))
@@ -270,16 +283,6 @@ def _read_trial_rows(tables: StoredTables) -> Rows:
     for where, row in tables.rows("trials"):
         _require_columns(where, row, *sorted(TRIAL_COLUMNS))
         yield where, {name: "" if value is None else str(value) for name, value in row.items()}
-
-
-def _read_configs(tables: StoredTables, draft: StudyDraft) -> dict[str, dict[str, Any]]:
-    """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
-    runs: list[tuple[str, str, dict[str, Any]]] = []
-    for row in draft.follow(tables.rows("runs")):
-        _require_columns(draft.where, row, "run_id")
-        config = _read_object(draft.where, row, "config_json")
-        runs.append((str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")}))
-    return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
 
 
 def _require_columns(where: str, row: Mapping[str, Any], *names: str) -> None:
@@ -319,17 +322,6 @@ def _read_image_sets(tables: StoredTables, names: set[str], draft: StudyDraft) -
             if row.get("excluded"):
                 image_set.excluded[str(row["image_id"])] = str(row.get("note") or "")
     return sets
-
-
-def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) -> StudyItem:
-    """Return the item with its image sets. It is excluded if it was excluded everywhere, and never asked."""
-    within = sorted(name for name, image_set in sets.items() if item.key in image_set.images)
-    notes = {name: sets[name].excluded[item.key] for name in within if item.key in sets[name].excluded}
-    metadata: dict[str, Any] = {"image_sets": within} if within else {}
-    metadata |= {"excluded_from": sorted(notes)} if notes else {}
-    is_excluded = bool(notes) and len(notes) == len(within) and item.key not in facts.images
-    note = "; ".join(filter(None, notes.values())) or "Excluded in the source" if is_excluded else ""
-    return replace(item, metadata=metadata, excluded=is_excluded, note=note)
 
 
 COUNT_NOTES = {
