@@ -16,7 +16,6 @@ from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.intervals import describe_coverage
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
     from grading_app.results.raters.agreement_report import AgreementResult
@@ -134,30 +133,36 @@ def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Drawi
     lines = ((limits.high.estimate, "upper"), (limits.mean, "mean"), (limits.low.estimate, "lower"))
     for value, name in lines:
         if value is not None:
-            _draw_level(axis, value, f"{name} {format_number(value)}", dashed=name != "mean")
+            style: dict[str, Any] = {} if name == "mean" else {"dashes": (4, 3)}
+            axis.axhline(value, color=plot_style.HUMAN, linewidth=1.25 * plot_style.PIXEL, zorder=1, **style)
+            axis.annotate(
+                f"{name} {format_number(value)}", (1, value), xycoords=("axes fraction", "data"),
+                xytext=(6 * plot_style.PIXEL, 0), textcoords="offset points", va="center", fontsize=plot_style.SMALL,
+                color=plot_style.TEXT, annotation_clip=False,
+            )  # fmt: skip
     axis.set_xlabel("Mean of judge and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     axis.set_ylabel("Judge minus people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure
 
 
-def _draw_level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
-    style: dict[str, Any] = {"dashes": (4, 3)} if dashed else {}
-    axis.axhline(value, color=plot_style.HUMAN, linewidth=1.25 * plot_style.PIXEL, zorder=1, **style)
-    axis.annotate(
-        text, (1, value), xycoords=("axes fraction", "data"), xytext=(6 * plot_style.PIXEL, 0),
-        textcoords="offset points", va="center", fontsize=plot_style.SMALL, color=plot_style.TEXT,
-        annotation_clip=False,
-    )  # fmt: skip
-
-
 def _draw_confusion(
     matrix: ConfusionMatrix, categories: list[str], names: tuple[str, str], grid: plot_style.Grid
 ) -> Drawing:
+    from matplotlib.patches import Rectangle
+
     figure, (axis,) = grid.make_panels()
     n = len(categories)
     for at, row in enumerate(matrix.counts):
+        total = sum(row)
         for column, count in enumerate(row):
-            _draw_cell(axis, (column, n - 1 - at), count, sum(row))
+            # The shade is light enough for the number to be readable in both themes.
+            x, y, share = column, n - 1 - at, count / total if total else 0
+            shade = 0.04 + 0.4 * share
+            axis.add_patch(Rectangle((x, y), 0.97, 0.97, facecolor=plot_style.DATA, alpha=shade, linewidth=0))
+            axis.text(
+                x + 0.485, y + 0.485, str(count), ha="center", va="center", fontsize=plot_style.SMALL,
+                color=plot_style.TEXT,
+            )  # fmt: skip
     axis.set(xlim=(0, n), ylim=(0, n))
     axis.set_xticks([at + 0.5 for at in range(n)], [plot_style.shorten(text, 84) for text in categories])
     axis.set_yticks([n - at - 0.5 for at in range(n)], [plot_style.shorten(text, 60) for text in categories])
@@ -166,15 +171,3 @@ def _draw_confusion(
     plot_style.write_note(axis, 0, 1, columns_title, va="bottom", offset=4, color=plot_style.TEXT)
     plot_style.write_note(axis, 0, 1, plot_style.shorten(f"down: {names[0]}", grid.panel_width), va="bottom", offset=20)
     return figure
-
-
-def _draw_cell(axis: Axes, corner: tuple[float, float], count: int, row_total: int) -> None:
-    """Draw one cell. The shade is light enough for its number to be readable in both themes."""
-    from matplotlib.patches import Rectangle
-
-    share = count / row_total if row_total else 0
-    axis.add_patch(Rectangle(corner, 0.97, 0.97, facecolor=plot_style.DATA, alpha=0.04 + 0.4 * share, linewidth=0))
-    axis.text(
-        corner[0] + 0.485, corner[1] + 0.485, str(count), ha="center", va="center", fontsize=plot_style.SMALL,
-        color=plot_style.TEXT,
-    )  # fmt: skip

@@ -160,8 +160,13 @@ def compute_agreement(
     judged_people = [person for person in people if person in present]
     judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
     first_ratings = ratings.select_raters(*(single[rater][0] if single.get(rater) else rater for rater in present))
-    # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix.
-    confusion_pair = None if pair and any(single.get(rater) for rater in pair) else pair
+    # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix. Neither have raters who
+    # share no unit, or ratings with too many distinct values for a table.
+    confusion = None
+    if pair and set(pair) <= set(present) and not any(single.get(rater) for rater in pair):
+        both = own_ratings.select_raters(*pair).drop_incomplete()
+        if 0 < len(both.categories) <= MAX_CATEGORIES:
+            confusion = confusion_matrix(own_ratings, *pair)
     return AgreementReport(
         coverage=[_compute_coverage(own_ratings, rater) for rater in raters],
         shared=own_ratings.with_at_least(2).n_units,
@@ -171,7 +176,7 @@ def compute_agreement(
         pairs=[_compare_pair(ratings, *rater_pair, are_names, single) for rater_pair in combinations(present, 2)]
         if len(present) <= MAX_PAIRED_RATERS
         else [],
-        confusion=_build_confusion_matrix(own_ratings, confusion_pair),
+        confusion=confusion,
         judge_comparison=_restrict_comparison_to_scale(judge_comparison, scale),
         references=[
             _restrict_difference_to_scale(comparison, scale)
@@ -292,14 +297,6 @@ def _compare_pair(ratings: Ratings, first: str, second: str, are_names: bool, si
 
 def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _build_confusion_matrix(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
-    """Return the matrix; None if the raters share no unit, or if there are too many distinct ratings for a table."""
-    if pair is None or not set(pair) <= set(ratings.raters):
-        return None
-    both = ratings.select_raters(*pair).drop_incomplete()
-    return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MAX_CATEGORIES else None
 
 
 def _compare_with_people(

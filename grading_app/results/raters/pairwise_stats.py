@@ -202,15 +202,15 @@ def _fit_model(comparisons: Any) -> tuple[Any, str]:
     except ValueError as error:
         unbounded = str(error).partition(";")[0]
     else:
-        return fitted, f"{fitted.formula}; {fitted.interval or _explain_missing_interval(fitted)}"
+        interval = fitted.interval
+        if not interval and fitted.items < 2:
+            interval = "no interval: two items are needed"
+        elif not interval:
+            n = f"{fitted.degenerate} of {fitted.resamples}"
+            interval = f"no interval: in {n} resamples of items some never lost"
+        return fitted, f"{fitted.formula}; {interval}"
     try:
         smoothed = bradley_terry(comparisons, smoothing=SMOOTHING).without_intervals()
     except ValueError as error:
         return None, str(error)
     return smoothed, f"{smoothed.formula}; no interval: {unbounded}"
-
-
-def _explain_missing_interval(fitted: Any) -> str:
-    if fitted.items < 2:
-        return "no interval: two items are needed"
-    return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"

@@ -50,17 +50,16 @@ def list_verdicts(trial: Trial, raters: list[Rater], criterion: str = "") -> lis
         f"p{rating.assignment_id}-{rating.dimension_id}": rating.value
         for rating in Rating.objects.filter(Q(trial=trial), value__isnull=False, assignment__excluded_at=None)
     }
-    return [_make_verdict(rater, trial, gradings.get(rater.key), ratings.get(rater.key), criterion) for rater in raters]
-
-
-def _make_verdict(
-    rater: Rater, trial: Trial, grading: Grading | None, value: float | None, criterion: str
-) -> RaterVerdict:
-    if grading is not None:
-        label = str((grading.detail or {}).get("label", ""))
-        reasoning = grading.reasoning or grading.score_raw
-        return RaterVerdict(rater, grading.get_level(criterion), reasoning, grading.parse_error, label)
-    return RaterVerdict(rater, trial.rating if rater.key == "own" else value)
+    verdicts = []
+    for rater in raters:
+        if (grading := gradings.get(rater.key)) is not None:
+            label = str((grading.detail or {}).get("label", ""))
+            reasoning = grading.reasoning or grading.score_raw
+            level = grading.get_level(criterion)
+            verdicts.append(RaterVerdict(rater, level, reasoning, grading.parse_error, label))
+        else:
+            verdicts.append(RaterVerdict(rater, trial.rating if rater.key == "own" else ratings.get(rater.key)))
+    return verdicts
 
 
 def load_values(selection: RatingSelection, units: list[int]) -> dict[tuple[int, str], float]:

@@ -178,38 +178,28 @@ class RatingSelectionForm(forms.Form):
         """Return the selection; None if the address has an invalid value."""
         if not self.is_valid():
             return None
-        requested = self.cleaned_data["rater"]
-        chosen = (
-            [rater for rater in self.offered_raters if rater.key in requested]
-            if requested
-            else self._choose_default_raters()
-        )
+        if requested := self.cleaned_data["rater"]:
+            chosen = [rater for rater in self.offered_raters if rater.key in requested]
+        else:
+            # The first raters on the most common scale, and the references on it. Models' first ratings ("s") are
+            # compared only on request.
+            ends = {rater.key: rater.scale.ends if rater.scale else None for rater in self.offered_raters}
+            raters = [rater for rater in self.offered_raters if rater.key[0] != "s" and not rater.is_reference]
+            scales = Counter(ends[rater.key] for rater in raters).most_common(1)
+            common = scales[0][0] if scales else None
+            chosen = [rater for rater in raters if ends[rater.key] == common][:DEFAULT_RATERS]
+            references = [rater for rater in self.offered_raters if rater.is_reference and rater.scale]
+            chosen += [rater for rater in references if ends[rater.key] == common]
         filters = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
         as_shares = self.cleaned_data["scale"] == "share"
-        raters = expand_groups([rater for rater in chosen if not rater.is_reference])
-        compared, n_left_out = raters[:MAX_RATERS], len(raters[MAX_RATERS:])
-        references = tuple(rater for rater in chosen if rater.is_reference)
-        repetitions = self._count_repetitions(filters) if any(rater.key[0] == "c" for rater in compared) else 0
+        expanded = expand_groups([rater for rater in chosen if not rater.is_reference])
+        compared, n_left_out = expanded[:MAX_RATERS], len(expanded[MAX_RATERS:])
+        # The single ratings behind a model's mean: 0 if no mean is compared, or if a mean is a single rating.
+        repetitions = 0
+        if any(rater.key[0] == "c" for rater in compared):
+            total = self.experiment.samples * (1 if filters.get("wave") else len(self.experiment.waves.all()))
+            repetitions = min(total, MAX_REPETITIONS) if total > 1 else 0
         return RatingSelection(
-            self.experiment, self.rated_units, chosen, compared, filters, as_shares, n_left_out, references, repetitions
-        )
-
-    def _count_repetitions(self, filters: Mapping[str, Any]) -> int:
-        """Return the number of single ratings behind a model's mean, up to a limit; 0 if a mean is a single rating."""
-        waves = 1 if filters.get("wave") else len(self.experiment.waves.all())
-        repetitions = self.experiment.samples * waves
-        return min(repetitions, MAX_REPETITIONS) if repetitions > 1 else 0
-
-    def _choose_default_raters(self) -> list[Rater]:
-        """Return the first raters on the most common scale, and the references on it.
-
-        Models' first ratings are compared only on request.
-        """
-        raters = [rater for rater in self.offered_raters if not rater.key.startswith("s") and not rater.is_reference]
-        scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
-        most_common = scales.most_common(1)[0][0] if scales else None
-        first = [rater for rater in raters if (rater.scale.ends if rater.scale else None) == most_common][
-            :DEFAULT_RATERS
-        ]
-        references = [rater for rater in self.offered_raters if rater.is_reference and rater.scale]
-        return [*first, *(rater for rater in references if rater.scale and rater.scale.ends == most_common)]
+            self.experiment, self.rated_units, chosen, compared, filters, as_shares, n_left_out,
+            tuple(rater for rater in chosen if rater.is_reference), repetitions,
+        )  # fmt: skip

@@ -88,6 +88,12 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
             Coefficient(name, common, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES
         )
 
+    def compute_lin(times: Floats) -> Floats:
+        # NaN if a column does not vary, because it would be 0 for any other column.
+        is_constant = np.isnan(compute_correlation(x, y, times))
+        coefficients: Floats = np.where(is_constant, np.nan, compute_concordance(x, y, times))
+        return coefficients
+
     same = None
     if single is not None:
         # The interval of the share is clustered by item.
@@ -114,7 +120,7 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
         people,
         judge_bias(both, rater).result(),
         _estimate_correlation(common, left_out, seed),
-        estimate("Lin's concordance correlation coefficient", lambda times: _compute_concordance(x, y, times)),
+        estimate("Lin's concordance correlation coefficient", compute_lin),
         same,
     )
 
@@ -134,14 +140,6 @@ def _estimate_correlation(common: Ratings, left_out: int, seed: int) -> Agreemen
     if r is None or r.low is None:
         return AgreementEstimate(*counts, clusters=clusters)
     return AgreementEstimate(*counts, None, r.low, r.high, CONFIDENCE, r.method, clusters)
-
-
-def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
-    """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 for any other column."""
-    coefficients: Floats = np.where(
-        np.isnan(compute_correlation(x, y, times)), np.nan, compute_concordance(x, y, times)
-    )
-    return coefficients
 
 
 def compute_equal_share(

@@ -155,14 +155,12 @@ def _count_patterns(selection: RatingSelection, units: list[int] | None, max_row
     ratings, parameters = build_ratings_sql(selection, columns)
     rows = fetch_rows(f"WITH {ratings} {PATTERN_COUNTS}", {**parameters, "units": units, "max_rows": max_rows})
     keys = [rater.key for rater in columns]
-    patterns = {text: _parse_pattern(text, keys) for text in dict.fromkeys(text for _, text, _ in rows)}
+    patterns = {}
+    for text in dict.fromkeys(text for _, text, _ in rows):
+        # '{{1,4},{3,2.5}}' is the first rater's 4 and the third rater's 2.5.
+        pairs = json.loads(text.replace("{", "[").replace("}", "]"))
+        patterns[text] = {keys[round(position) - 1]: float(value) for position, value in pairs}
     return UnitCounts([(item, text, n) for item, text, n in rows], patterns, sum(n for _, _, n in rows))
-
-
-def _parse_pattern(text: str, keys: list[str]) -> dict[str, float]:
-    """Parse '{{1,4},{3,2.5}}' into the first rater's 4 and the third rater's 2.5."""
-    pairs = json.loads(text.replace("{", "[").replace("}", "]"))
-    return {keys[round(position) - 1]: float(value) for position, value in pairs}
 
 
 def _list_columns(selection: RatingSelection) -> list[Rater]:
@@ -177,6 +175,8 @@ def build_ratings_sql(selection: RatingSelection, columns: Sequence[Rater] | Non
     by_people).
     """
     dimension_groups, keys = list_dimension_groups(selection.chosen), {rater.key for rater in selection.chosen}
+    columns = selection.raters if columns is None else columns
+    scales = [rater.scale if selection.as_shares else None for rater in columns]
     parameters: dict[str, Any] = {
         "experiment": selection.experiment.pk,
         "dataset": selection.experiment.dataset_id,
@@ -184,7 +184,11 @@ def build_ratings_sql(selection: RatingSelection, columns: Sequence[Rater] | Non
         "dimensions": [dimension for _, dimension in dimension_groups],
         **{name: selection.filters.get(name) or None for name in ("wave", "condition", "dimension")},
         "category": selection.filters.get("category") or "",
-        **_list_scales(selection, selection.raters if columns is None else columns),
+        "raters": [rater.key for rater in columns],
+        # The offset and the divisor of each rater's values: 0 and 1, unless values are rescaled. A scale of one point
+        # has no span; 1 avoids a division by zero.
+        "lows": [float(scale.low) if scale else 0.0 for scale in scales],
+        "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],
         "n_raters": len(selection.raters),
         "repetitions": selection.repetitions,
     }
@@ -198,14 +202,3 @@ def build_ratings_sql(selection: RatingSelection, columns: Sequence[Rater] | Non
     dimension_name = selection.units.removeprefix("items:")
     item_parameters = {"norms": "norm" in keys, "means": means, "singles": singles, "models": [*means, *singles]}
     return f"{ITEM_VERDICTS}, {SCALED_RATINGS}", {**parameters, **item_parameters, "dimension_name": dimension_name}
-
-
-def _list_scales(selection: RatingSelection, columns: Sequence[Rater]) -> dict[str, list[Any]]:
-    """Return the offset and the divisor of each rater's values: 0 and 1, unless values are rescaled."""
-    scales = [rater.scale if selection.as_shares else None for rater in columns]
-    return {
-        "raters": [rater.key for rater in columns],
-        "lows": [float(scale.low) if scale else 0.0 for scale in scales],
-        # A scale of one point has no span; 1 avoids a division by zero.
-        "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],
-    }
