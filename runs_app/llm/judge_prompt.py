@@ -103,40 +103,27 @@ def _format_line(part: Mapping[str, Any]) -> str:
 
 def build_verdict_form(rubric: Mapping[str, Any]) -> str:
     """Return the sentences that ask for the verdict in the form that the parser can read."""
-    example, meaning = FORMS[rubric["kind"]](rubric)
+    example: dict[str, Any]
+    kind, reasoning = rubric["kind"], "the reasoning is one or two sentences."
+    if kind == "score":
+        example = {"score": "N"}
+        meaning = f"where N is a number from {rubric['min']:g} to {rubric['max']:g}, and {reasoning}"
+    elif kind == "criteria":
+        example = {"criteria": {criterion["name"]: True for criterion in rubric["criteria"]}}
+        meaning = (
+            "with true for each criterion that is met, false for each that is not, and a reasoning of one or two "
+            "sentences."
+        )
+    elif kind == "label":
+        example = {"label": "..."}
+        names = ", ".join(json.dumps(label["name"], ensure_ascii=False) for label in rubric["labels"])
+        meaning = f"where the label is one of {names}, and {reasoning}"
+    elif kind == "pairwise":
+        example = {"winner": "A"}
+        meaning = f'where the winner is "A", "B" or "tie", whichever order they are shown in, and {reasoning}'
+    else:
+        raise KeyError(kind)
     block = json.dumps(example | {"reasoning": "..."}, ensure_ascii=False)
-    if rubric["kind"] == "score":
+    if kind == "score":
         block = block.replace('"N"', "N", 1)  # JSON has no notation for a number to fill in.
     return f"End your reply with one fenced block of JSON:\n```json\n{block}\n```\n{meaning}"
-
-
-def _build_score_form(rubric: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    scale = f"from {rubric['min']:g} to {rubric['max']:g}"
-    return {"score": "N"}, f"where N is a number {scale}, and the reasoning is one or two sentences."
-
-
-def _build_criteria_form(rubric: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    names = [criterion["name"] for criterion in rubric["criteria"]]
-    return {"criteria": dict.fromkeys(names, True)}, (
-        "with true for each criterion that is met, false for each that is not, and a reasoning of one or two sentences."
-    )
-
-
-def _build_label_form(rubric: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    names = ", ".join(json.dumps(label["name"], ensure_ascii=False) for label in rubric["labels"])
-    return {"label": "..."}, f"where the label is one of {names}, and the reasoning is one or two sentences."
-
-
-def _build_pairwise_form(rubric: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    return {"winner": "A"}, (
-        'where the winner is "A", "B" or "tie", whichever order they are shown in, and the reasoning is one or two '
-        "sentences."
-    )
-
-
-FORMS = {
-    "score": _build_score_form,
-    "criteria": _build_criteria_form,
-    "label": _build_label_form,
-    "pairwise": _build_pairwise_form,
-}

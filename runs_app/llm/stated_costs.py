@@ -106,16 +106,10 @@ def read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
             stated = choose_larger(stated, parse_dollars(cost))
         if (ticks := _parse_number(section.get(_TICKS))) is not None:
             stated = choose_larger(stated, parse_dollars(ticks / TICKS_PER_USD))
-    upstream = _read_upstream_usd(usage) if isinstance(usage, dict) else None
+    # If OpenRouter uses the user's own key of a provider, `cost` is only its fee, and the provider's bill is apart.
+    details = usage.get("cost_details") if isinstance(usage, dict) and usage.get("is_byok") else None
+    upstream = parse_dollars(details.get("upstream_inference_cost")) if isinstance(details, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream
-
-
-def _read_upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
-    """Return the provider's bill if OpenRouter uses the user's own provider key; then `cost` is only the fee."""
-    details = usage.get("cost_details")
-    if not usage.get("is_byok") or not isinstance(details, dict):
-        return None
-    return parse_dollars(details.get("upstream_inference_cost"))
 
 
 def _parse_broken_usage(text: str) -> dict[str, Any]:
@@ -128,13 +122,10 @@ def _parse_broken_usage(text: str) -> dict[str, Any]:
         try:
             usage, _ = json.JSONDecoder().raw_decode(text, start)
         except (ValueError, RecursionError):
-            usage = _find_numbers(text[start : start + 4096])
+            part = text[start : start + 4096]
+            names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
+            quotes = {field: '"?' if field in _COSTS else "" for field in names}
+            matches = {field: re.search(rf'"{field}"\s*:\s*{quotes[field]}{_NUMBER}', part) for field in names}
+            usage = {field: json.loads(match[1]) for field, match in matches.items() if match}
         return {name: usage}
     return {}
-
-
-def _find_numbers(text: str) -> dict[str, Any]:
-    names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
-    quotes = {name: '"?' if name in _COSTS else "" for name in names}
-    matches = {name: re.search(rf'"{name}"\s*:\s*{quotes[name]}{_NUMBER}', text) for name in names}
-    return {name: json.loads(match[1]) for name, match in matches.items() if match}
