@@ -172,7 +172,12 @@ class _Check:
             raise PartError(f"{SUMS} has a line without a checksum and a name")
         sums = {name: digest for digest, _, name in lines}
         self.verdict.content = content_digest(sums)
-        self.verdict.schema, self.verdict.kind = self._read_schema()
+        # The first version of the format had no file for the version and the kind.
+        schema: dict[str, Any] = {"schema": 1}
+        if SCHEMA_FILE in self.archive.namelist():
+            schema = self._parse(SCHEMA_FILE)
+            self._require_shape(SCHEMA_FILE, SchemaPart, schema)
+        self.verdict.schema, self.verdict.kind = schema["schema"], schema.get("kind", STUDY)
         names = [name for name in self.archive.namelist() if name != SUMS]
         for name in sorted(set(sums) ^ set(names)):
             self._report(f"{name}: {'missing' if name in sums else 'not in the checksums'}")
@@ -193,14 +198,6 @@ class _Check:
         else:
             self._check_card(counts.content)
         return self.verdict
-
-    def _read_schema(self) -> tuple[int, str]:
-        """Return the version of the format and the kind. The first version had no file for them."""
-        if SCHEMA_FILE not in self.archive.namelist():
-            return 1, STUDY
-        content = self._parse(SCHEMA_FILE)
-        self._require_shape(SCHEMA_FILE, SchemaPart, content)
-        return content["schema"], content.get("kind", STUDY)
 
     def _compute_digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table, and check the rows of the study, on the way."""

@@ -150,7 +150,11 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
     """Return facts about the site at this moment that the tables do not contain."""
     dataset, manifest = experiment.dataset, build_manifest(experiment)
     conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
-    served_models = _list_served_models(experiment)
+    # The names of the models that served each condition, as the providers reported them.
+    reported = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="").order_by("served_model")
+    served_models: dict[int, list[str]] = {}
+    for key, name in reported.values_list("run__condition_id", "served_model").distinct():
+        served_models.setdefault(int(key), []).append(name)
     return {
         "snapshot": {
             "label": label,
@@ -186,12 +190,3 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
         "results": build_result_facts(experiment),
         "packages": {"python": manifest["python"], **manifest["packages"]},
     }
-
-
-def _list_served_models(experiment: Experiment) -> dict[int, list[str]]:
-    """Return the names of the served models by condition, as the providers reported them."""
-    rows = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="")
-    names: dict[int, list[str]] = {}
-    for condition, name in rows.order_by("served_model").values_list("run__condition_id", "served_model").distinct():
-        names.setdefault(int(condition), []).append(name)
-    return names

@@ -39,40 +39,27 @@ class _Place:
 
 def record_chunks(experiment: Experiment) -> Iterator[bytes]:
     """Yield the records, a page of lines at a time. Only items with a point of a parametric task have records."""
-    places = _list_places(experiment)
-    rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
-    runs = experiment.answer_runs.with_design()
-    for run in runs.order_by("pk"):
-        for low, high in iterate_key_ranges(DONE, {"section": run.pk}, PAGE):
-            lines = [
-                json.dumps(record, ensure_ascii=False) + "\n" for record in _build_page(run, low, high, places, rule)
-            ]
-            yield "".join(lines).encode()
-
-
-def _list_places(experiment: Experiment) -> dict[str, _Place]:
     items = Item.objects.filter(dataset=experiment.dataset_id, metadata__has_key="point").order_by()
     points = items.values_list(KeyTextTransform("point", "metadata")).annotate(
         number=Count("pk"), first=Min("position")
     )
-    return {point: _Place(step, number) for step, (point, number, _) in enumerate(points.order_by("first"))}
-
-
-def _build_page(
-    run: Run, low: int, high: int, places: Mapping[str, _Place], rule: GradeCondition | None
-) -> Iterator[dict[str, Any]]:
-    design = build_run_design(run)
-    trials = Trial.objects.filter(run=run, status=Trial.Status.DONE, pk__gt=low, pk__lte=high).select_related(
-        "item__image"
-    )
-    readings = (
-        dict(Grading.objects.filter(condition=rule, trial__in=trials).values_list("trial", "detail")) if rule else {}
-    )
-    for trial in trials.order_by("pk"):
-        place = places.get(trial.asked_item.metadata.get("point"))
-        if place is not None:
-            messages = design.build_messages(build_question(trial.asked_item, None), trial.sample_idx, None)
-            yield _build_record(run, trial, place, messages, readings.get(trial.pk) or _read_answer(trial))
+    places = {point: _Place(step, number) for step, (point, number, _) in enumerate(points.order_by("first"))}
+    rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
+    for run in experiment.answer_runs.with_design().order_by("pk"):
+        for low, high in iterate_key_ranges(DONE, {"section": run.pk}, PAGE):
+            design = build_run_design(run)
+            page = Trial.objects.filter(run=run, status=Trial.Status.DONE, pk__gt=low, pk__lte=high)
+            trials = page.select_related("item__image").order_by("pk")
+            gradings = Grading.objects.filter(condition=rule, trial__in=page) if rule else Grading.objects.none()
+            readings = dict(gradings.values_list("trial", "detail"))
+            lines = []
+            for trial in trials:
+                if (place := places.get(trial.asked_item.metadata.get("point"))) is not None:
+                    messages = design.build_messages(build_question(trial.asked_item, None), trial.sample_idx, None)
+                    reading = readings.get(trial.pk) or _read_answer(trial)
+                    record = _build_record(run, trial, place, messages, reading)
+                    lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+            yield "".join(lines).encode()
 
 
 def _read_answer(trial: Trial) -> dict[str, Any]:
