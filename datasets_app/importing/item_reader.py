@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
 from datasets_app.importing.column_map import SHEET, BoundMapping, NoValue, guess_mapping, to_text
-from datasets_app.importing.file_source import Openable, open_source, read_name
 from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import read_row_norms
@@ -29,10 +28,13 @@ from datasets_app.importing.records import (
 )
 from datasets_app.importing.table_readers import (
     TABLE_SUFFIXES,
+    Openable,
     detect_kind,
     hash_file,
     measure_file,
+    open_source,
     parse_json,
+    read_name,
     read_rows,
 )
 from evalsite.lib.text.characters import describe_unstorable

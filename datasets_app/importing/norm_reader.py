@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datasets_app.importing.column_map import BoundMapping, NoValue, find_norm_columns, to_text
-from datasets_app.importing.file_source import open_source
 from datasets_app.importing.limits import LIMITS, Limits
 from datasets_app.importing.records import FileError, NormRecord, ReadingReport, TableRow
-from datasets_app.importing.table_readers import read_rows
+from datasets_app.importing.table_readers import open_source, read_rows
 
 KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
 STATISTICS = ("mean", "sd", "n")

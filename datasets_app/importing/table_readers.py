@@ -7,10 +7,12 @@ import csv
 import hashlib
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from datasets_app.importing.limits import MIB, Limits
@@ -38,7 +40,31 @@ FIRST_BYTES_OF_OTHER_FILES = {
     b"GIF8": "this is one image, not a table; upload a zip of images",
     b"SQLite format 3": "this is an SQLite database; export the table as CSV",
 }
+Openable = Path | str | BinaryIO
 VALUE_BYTES = 8  # Counted per value in addition to its text, so that empty values also count.
+
+
+@contextmanager
+def open_source(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
+    """Yield the file, positioned at its start, and its name. Raise FileError if the path cannot be read.
+
+    An already open file stays open.
+    """
+    if not isinstance(source, Path | str):
+        source.seek(0)
+        yield source, read_name(source)
+        return
+    path = Path(source)
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise FileError(f"{source}: is not a readable file")
+    with path.open("rb") as file:
+        yield file, path.name
+
+
+def read_name(source: Openable) -> str:
+    """Return the file's own name, without folders."""
+    path = source if isinstance(source, Path | str) else str(getattr(source, "name", "") or "upload")
+    return Path(path).name
 
 
 def hash_file(file: BinaryIO) -> str:
