@@ -28,7 +28,12 @@ def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") 
     """Create a new draft with the active items, as the next version of the same name or of `slug`."""
     keys = list(dataset.items.active().values_list("key", flat=True))
     if not keys:
-        raise CurationError(_explain_empty_dataset(dataset))
+        excluded = dataset.items.count()
+        raise CurationError(
+            f"all items of {dataset} are excluded ({excluded}), so there is nothing to copy; include some of them first"
+            if excluded
+            else f"{dataset} has no items, so there is nothing to copy; add items to it first"
+        )
     recipe = {"strategy": "duplicate", "from": str(dataset)}
     return _create_sample(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
 
@@ -38,13 +43,6 @@ def select_items(dataset: Dataset, keys: Sequence[str], *, slug: str, by: Actor,
     """Create a new draft with these active items, as the next version of `slug`."""
     recipe = {"strategy": "selected", "from": str(dataset), "from_hash": dataset.content_hash}
     return _create_sample(dataset, keys, slug=slug, by=by, reason=reason, recipe=recipe)
-
-
-def _explain_empty_dataset(dataset: Dataset) -> str:
-    excluded = dataset.items.count()
-    if not excluded:
-        return f"{dataset} has no items, so there is nothing to copy; add items to it first"
-    return f"all items of {dataset} are excluded ({excluded}), so there is nothing to copy; include some of them first"
 
 
 # --- draws -----------------------------------------------------------------------------------------------------------

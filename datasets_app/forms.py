@@ -204,28 +204,25 @@ class MappingForm(forms.Form):
             choices = [(name, name) for name in sheets]
             self.fields[SHEET] = forms.ChoiceField(choices=choices, initial=guess.get(SHEET, sheets[0]), label="Sheet")
         for field in FIELDS:
-            self._add_fields(field, guess.get(field, ""))
-
-    def _add_fields(self, field: str, guess: str) -> None:
-        is_column = guess in self.columns
-        label = FIELD_LABELS[field].label
-        if field != "dims":
-            first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
-            self.fields[f"column_{field}"] = forms.ChoiceField(
-                # A column may be named "*" or "-", so the choices are column numbers.
-                choices=[*first, *((str(at), name) for at, name in enumerate(self.columns))],
+            guessed, label = guess.get(field, ""), FIELD_LABELS[field].label
+            is_column = guessed in columns
+            if field != "dims":
+                first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
+                self.fields[f"column_{field}"] = forms.ChoiceField(
+                    # A column may be named "*" or "-", so the choices are column numbers.
+                    choices=[*first, *((str(at), name) for at, name in enumerate(columns))],
+                    required=False,
+                    label=f"{label}: column",
+                    initial=str(columns.index(guessed)) if is_column else first[0][0],
+                )
+            self.fields[f"expression_{field}"] = forms.CharField(
                 required=False,
-                label=f"{label}: column",
-                initial=str(self.columns.index(guess)) if is_column else first[0][0],
+                strip=False,
+                max_length=EXPRESSION_CHARS,
+                label=f"{label}: expression" if field != "dims" else label,
+                initial="" if is_column else guessed,
+                widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
             )
-        self.fields[f"expression_{field}"] = forms.CharField(
-            required=False,
-            strip=False,
-            max_length=EXPRESSION_CHARS,
-            label=f"{label}: expression" if field != "dims" else label,
-            initial="" if is_column else guess,
-            widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
-        )
 
     def rows(self) -> Iterator[MappingRow]:
         for field, meaning in FIELD_LABELS.items():

@@ -121,7 +121,10 @@ class BoundMapping:
         norms = find_norm_columns(self.columns)
         self.norms = {column: target for column, target in norms.items() if target[0] in requested}
         self.used |= set(self.norms)
-        self.metadata = self._select_metadata(mapping.get("metadata"))
+        if (metadata := mapping.get("metadata")) is None:
+            self.metadata = [column for column in self.columns if column not in self.used]
+        else:
+            self.metadata = [self._require_column("metadata", name) for name in metadata.split("+") if name]
 
     def __contains__(self, field: str) -> bool:
         return field in self.values
@@ -172,11 +175,6 @@ class BoundMapping:
         if in_full:
             self.used.add(name)
         return name
-
-    def _select_metadata(self, expression: str | None) -> list[str]:
-        if expression is None:
-            return [column for column in self.columns if column not in self.used]
-        return [self._require_column("metadata", name) for name in expression.split("+") if name]
 
 
 def _limit_length(texts: Iterable[str]) -> list[str]:

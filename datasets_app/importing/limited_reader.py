@@ -167,12 +167,21 @@ def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watc
     process = _start_process(stderr)
     try:
         deadline = time.monotonic() + seconds
-        _send(process, json.dumps(request).encode())
+        assert process.stdin is not None  # noqa: S101 - Popen opened it
+        try:
+            with process.stdin:
+                process.stdin.write(json.dumps(request).encode())
+        except BrokenPipeError:
+            pass  # The process has already ended. Its exit code gives the reason.
         while True:
             try:
                 return process.wait(min(LOOK_S, max(0, deadline - time.monotonic())))
             except subprocess.TimeoutExpired:
-                watch(_count_rows_read(folder))
+                try:
+                    rows_read = int((folder / PROGRESS).read_text())
+                except (FileNotFoundError, ValueError):
+                    rows_read = 0
+                watch(rows_read)
             if time.monotonic() > deadline:
                 return -signal.SIGXCPU
     finally:
@@ -189,23 +198,6 @@ def _start_process(stderr: Any) -> subprocess.Popen[bytes]:
         cwd=ROOT,
         env=build_child_environment(**ENVIRONMENT),
     )
-
-
-def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
-    stdin = process.stdin
-    assert stdin is not None  # noqa: S101 - Popen opened it
-    try:
-        with stdin:
-            stdin.write(request)
-    except BrokenPipeError:
-        pass  # The process has already ended. Its exit code gives the reason.
-
-
-def _count_rows_read(folder: Path) -> int:
-    try:
-        return int((folder / PROGRESS).read_text())
-    except (FileNotFoundError, ValueError):
-        return 0
 
 
 def _explain_exit(code: int, files: Mapping[str, FileToRead], limits: Limits, seconds: int) -> str:

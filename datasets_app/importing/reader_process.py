@@ -38,25 +38,25 @@ def restrict(memory_bytes: int, file_bytes: int, seconds: int) -> None:
 
 
 def perform(request: dict[str, Any]) -> None:
-    """Read the files of the request. If they cannot be read at all, write the reason to `refusal.json`."""
+    """Read the files of the request. If they cannot be read at all, write the reason to `refusal.json`.
+
+    A task is one of this module, or "module:function".
+    """
     from datasets_app.importing.limits import Limits
     from datasets_app.importing.records import FileError
 
     limits = Limits(**request["limits"])
     out = Path(request["out"])
+    module, _, function = request["task"].partition(":")
+    perform_task: Callable[[dict[str, Any], Path, Any], None]
     try:
-        _find_task(request["task"])(request, out, limits)
+        if function:
+            perform_task = getattr(importlib.import_module(module), function)
+        else:
+            perform_task = {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[module]
+        perform_task(request, out, limits)
     except FileError as error:
         (out / REFUSAL).write_text(json.dumps(str(error)))
-
-
-def _find_task(name: str) -> Callable[[dict[str, Any], Path, Any], None]:
-    """Return the function of this module for the task, or the function that "module:name" names."""
-    module, _, function = name.partition(":")
-    if function:
-        named: Callable[[dict[str, Any], Path, Any], None] = getattr(importlib.import_module(module), function)
-        return named
-    return {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[name]
 
 
 def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:

@@ -70,20 +70,17 @@ def _write_rows(where: str, rows: Rows, lines: Any, limits: Limits) -> int:
     """Write the rows, each as a line. Return the number of characters."""
     written = 0
     for number, row in enumerate(rows, start=1):
-        written += lines.write(_format_line(f"{where}, row {number}", row, limits))
+        for column, value in row.items():
+            if isinstance(value, str) and len(value) > limits.line_chars:
+                raise FileError(f"{where}, row {number}: {column} is longer than {limits.line_chars:,} characters")
+        try:
+            line = json.dumps({name: to_json_value(value) for name, value in row.items()}, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise FileError(f"{where}, row {number}: {error}") from None
+        written += lines.write(line + "\n")
         if written > limits.unpacked_bytes:
             raise FileError(f"{where}: more than {limits.unpacked_bytes // MIB} MiB")
     return written
-
-
-def _format_line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
-    for column, value in row.items():
-        if isinstance(value, str) and len(value) > limits.line_chars:
-            raise FileError(f"{where}: {column} is longer than {limits.line_chars:,} characters")
-    try:
-        return json.dumps({name: to_json_value(value) for name, value in row.items()}, allow_nan=False) + "\n"
-    except (TypeError, ValueError) as error:
-        raise FileError(f"{where}: {error}") from None
 
 
 def _read_parquet_table(file: Path, table: str, limits: Limits) -> Iterator[tuple[str, Rows]]:
