@@ -235,21 +235,21 @@ class MappingForm(forms.Form):
 
         `metadata` is missing from the mapping if it means all other columns.
         """
-        expressions = {field: self._read_expression(field) for field in FIELDS}
+        expressions: dict[str, str] = {}
+        for field in FIELDS:
+            expression: str = self.cleaned_data[f"expression_{field}"]
+            column: str = self.cleaned_data.get(f"column_{field}", "")
+            if expression.strip():
+                expressions[field] = expression
+            elif column.isdecimal():
+                expressions[field] = self.columns[int(column)]
+            else:
+                expressions[field] = THE_REST if column == THE_REST else ""
         if expressions["metadata"] == THE_REST:
             del expressions["metadata"]
         if SHEET in self.fields:
             expressions[SHEET] = self.cleaned_data[SHEET]
         return expressions
-
-    def _read_expression(self, field: str) -> str:
-        expression: str = self.cleaned_data[f"expression_{field}"]
-        if expression.strip():
-            return expression
-        column: str = self.cleaned_data.get(f"column_{field}", "")
-        if column.isdecimal():
-            return self.columns[int(column)]
-        return THE_REST if column == THE_REST else ""
 
     def add_mapping_errors(self, problems: Mapping[str, str]) -> None:
         """Add each problem as an error to the field of its expression, or of its column if no expression was typed."""

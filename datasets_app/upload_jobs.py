@@ -18,7 +18,7 @@ from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.image_reader import make_thumbnail
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.reader_output import report_to_json
-from datasets_app.importing.records import ItemRecord, ReadingReport
+from datasets_app.importing.records import ReadingReport
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
@@ -161,25 +161,24 @@ def _store_result(
         "entered": job.parameters["entered"],
     }
     first_items = reading.items[:FIRST_ITEMS]
-    shown = {"mapping": reading.mapping, "first_items": [_show_item(item) for item in first_items]}
+    previews = [
+        {
+            "key": item.key,
+            "input": item.input[:SHOWN_CHARS],
+            "image": item.image.original_name if item.image else "",
+            "sha256": item.image.sha256 if item.image else "",
+            "target": item.target[:SHOWN_CHARS],
+            "choices": [choice[:SHOWN_CHARS] for choice in item.choices[:SHOWN_CHOICES]],
+            "category": item.category,
+            "norms": [f"{norm.dimension} {norm.mean:g}" for norm in item.norms],
+        }
+        for item in first_items
+    ]
+    shown = {"mapping": reading.mapping, "first_items": previews}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
     images = {item.image.sha256: item.image.path for item in first_items if item.image}
     upload.store_thumbnails({sha256: make_thumbnail(path.read_bytes()) for sha256, path in images.items()})
     upload.store("report", counts | shown | reports)
-
-
-def _show_item(item: ItemRecord) -> dict[str, Any]:
-    """Return the parts of an item for a preview, with long texts cut."""
-    return {
-        "key": item.key,
-        "input": item.input[:SHOWN_CHARS],
-        "image": item.image.original_name if item.image else "",
-        "sha256": item.image.sha256 if item.image else "",
-        "target": item.target[:SHOWN_CHARS],
-        "choices": [choice[:SHOWN_CHARS] for choice in item.choices[:SHOWN_CHOICES]],
-        "category": item.category,
-        "norms": [f"{norm.dimension} {norm.mean:g}" for norm in item.norms],
-    }
 
 
 def finish(upload: PendingUpload, job: BackgroundJob, problem: str = "", /, **result: Any) -> str:

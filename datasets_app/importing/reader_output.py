@@ -34,7 +34,20 @@ def write_readings(folder: Path, reading: ItemReading, norms: NormReading) -> No
     """Write a reading and the norms read with it. The images are in the folder already."""
     with (folder / ITEMS).open("w", encoding="utf-8") as out:
         for item in reading.items:
-            out.write(json.dumps(_item_to_json(item), ensure_ascii=False) + "\n")
+            image = item.image
+            facts = image and [image.sha256, image.format, image.width, image.height, image.size, image.original_name]
+            content = {
+                "key": item.key,
+                "input": item.input,
+                "image": facts,
+                "target": item.target,
+                "choices": item.choices,
+                "grading_scheme": item.grading_scheme,
+                "category": item.category,
+                "metadata": item.metadata,
+                "norms": [_norm_to_json(norm) for norm in item.norms],
+            }
+            out.write(json.dumps(content, ensure_ascii=False) + "\n")
     header = {
         "columns": reading.columns,
         "mapping": reading.mapping,
@@ -94,21 +107,6 @@ def _remark_to_json(remark: Remark) -> list[Any]:
 
 def _norm_to_json(norm: NormRecord) -> list[Any]:
     return [norm.key, norm.dimension, norm.mean, norm.sd, norm.n]
-
-
-def _item_to_json(item: ItemRecord) -> dict[str, Any]:
-    image = item.image
-    return {
-        "key": item.key,
-        "input": item.input,
-        "image": image and [image.sha256, image.format, image.width, image.height, image.size, image.original_name],
-        "target": item.target,
-        "choices": item.choices,
-        "grading_scheme": item.grading_scheme,
-        "category": item.category,
-        "metadata": item.metadata,
-        "norms": [_norm_to_json(norm) for norm in item.norms],
-    }
 
 
 def _load_items(folder: Path) -> Iterator[ItemRecord]:
