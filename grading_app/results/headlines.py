@@ -173,7 +173,12 @@ def _compute_headlines(experiments: Sequence[Any], measures: Mapping[int, list[M
 
     measures: all measures of each experiment, the primary one first.
     """
-    with_norms = _list_dimensions_with_norms(experiments)
+    # The (experiment, dimension) of rated dimensions on which an item of the dataset has a norm.
+    on_items = Norm.objects.filter(item__dataset=OuterRef("experiment__dataset"), dimension=OuterRef("dimension__name"))
+    links = Experiment.dimensions.through.objects.filter(
+        Exists(on_items), experiment__in=[one.pk for one in experiments]
+    )
+    with_norms = set(links.values_list("experiment", "dimension"))
     chosen = {}
     for experiment in experiments:
         found = measures[experiment.pk]
@@ -191,13 +196,6 @@ def _compute_headlines(experiments: Sequence[Any], measures: Mapping[int, list[M
         if headline := _choose_headline(chosen[pk].settle(of_one), of_conditions, near):
             headlines[pk] = headline
     return headlines
-
-
-def _list_dimensions_with_norms(experiments: Sequence[Any]) -> set[tuple[int, int]]:
-    """Return the (experiment, dimension) of rated dimensions on which an item of the dataset has a norm."""
-    norms = Norm.objects.filter(item__dataset=OuterRef("experiment__dataset"), dimension=OuterRef("dimension__name"))
-    links = Experiment.dimensions.through.objects.filter(experiment__in=[one.pk for one in experiments])
-    return set(links.filter(Exists(norms)).values_list("experiment", "dimension"))
 
 
 def _choose_headline(

@@ -8,7 +8,7 @@ with the interval of accuracy beyond guessing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -258,10 +258,7 @@ def list_recovered_cells(experiment: Experiment, profiles: Mapping[str, ModelPro
     with open_raw_cursor() as cursor:
         cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
         rows = cursor.fetchall()
-    return list(_recover_cells(rows, profiles))
-
-
-def _recover_cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProfile]) -> Iterator[RecoveredCell]:
+    cells = []
     for condition, model, max_tokens, task, text, correct, total, truncated, guesses in rows:
         profile, params = profiles.get(model), json.loads(text)
         skill = profile.skill(task, params) if profile else None
@@ -269,7 +266,8 @@ def _recover_cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProf
             continue
         tally = Tally(correct, total, truncated, min(float(total), guesses))
         truncation = profile.truncation(task, params, max_tokens) or 0.0
-        yield RecoveredCell(condition, model, task, params, tally, skill, truncation)
+        cells.append(RecoveredCell(condition, model, task, params, tally, skill, truncation))
+    return cells
 
 
 def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
