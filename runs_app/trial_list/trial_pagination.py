@@ -266,7 +266,7 @@ ANSWER_EXCERPT = 100
 
 @dataclass(slots=True)
 class OtherAnswer:
-    """Another trial of the item. scores: the label and score of each of its graders."""
+    """Another trial of the item. scores: the label and score of each grader, but not the trial's own rating again."""
 
     trial: Any
     condition: str
@@ -285,7 +285,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=trial.item_id)
         .filter(dimension=trial.dimension_id)
         .exclude(pk=trial.pk)
-        .annotate(excerpt=Left("answer", ANSWER_EXCERPT))
+        .annotate(excerpt=Left("answer", ANSWER_EXCERPT + 1))  # The page then sees that it is cut.
         .select_related("run__wave")
         .defer("answer", "raw_response", "messages", "reasoning", "error", "run__errors")
         .order_by(first, "run", "sample_idx", "pk")[:MAX_SHOWN]
@@ -294,7 +294,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         other.pk: OtherAnswer(other, labels[other.run.condition_id], other.run_id == trial.run_id) for other in trials
     }
     model: Any = Trial._meta.get_field("gradings").related_model
-    scored = model.objects.filter(trial__in=list(answers), score__isnull=False)
+    scored = model.objects.filter(trial__in=list(answers), score__isnull=False).exclude(condition__scorer="rating")
     parts = ("condition__grader", "condition__rubric", "condition__panel")
     for grading in scored.select_related(*parts).order_by("condition"):
         answers[grading.trial_id].scores.append((grading.condition.label, grading.score))

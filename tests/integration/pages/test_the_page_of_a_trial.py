@@ -118,3 +118,28 @@ def test_a_judge_call_links_to_other_calls_about_the_item(answered, as_):
     subject = answered.runs.first().trials.first()
     calls = [run.trials.create(item=subject.item, subject=subject, sample_idx=index) for index in range(2)]
     assert get_neighbours(as_("owner"), calls[0]) == (None, calls[1].pk)
+
+
+def test_a_rating_and_a_target_are_shown_once_beside_the_gradings(people, as_):
+    experiment = factories.make_experiment(
+        "warmth", owner=people["owner"], dimensions=[factories.make_dimension(low=1, high=99)], scorers=["rating"],
+        samples=2, status="active", dataset=factories.make_dataset("faces", [{"key": "face", "target": "the target of the item"}]),
+    )  # fmt: skip
+    (run,) = factories.make_runs(experiment, status="done")
+    ratings = {0: 87, 1: 56}
+    factories.plan_trials(
+        run, answer=lambda _, __, sample: {"answer": "x" * 150, "rating": ratings[sample], "rating_step": "json"}
+    )
+    grade(experiment, by="test")
+    trial = run.trials.get(rating=87)
+    assert trial.gradings.get().score == 87
+    page = page_text(as_("owner").get(reverse("trial_detail", args=[trial.pk])))
+    verdict, rest = page.split('id="verdict"')[1].split("</section>", 1)
+    facts = rest.split("<h2>Facts</h2>")[1]
+    for words in (">87<", "on a scale of 1 to 99, read as json", "the target of the item"):
+        assert verdict.count(words) == 1, words
+    assert "87" not in facts.split("</dl>")[0]
+    assert "the target of the item" not in facts
+    others = rest.split('id="other-answers"')[1].split("</section>")[0]
+    assert others.count("56") == 1
+    assert ">" + "x" * 99 + "…<" in others
