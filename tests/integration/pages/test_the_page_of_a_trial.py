@@ -123,7 +123,8 @@ def test_a_judge_call_links_to_other_calls_about_the_item(answered, as_):
 def test_a_rating_and_a_target_are_shown_once_beside_the_gradings(people, as_):
     experiment = factories.make_experiment(
         "warmth", owner=people["owner"], dimensions=[factories.make_dimension(low=1, high=99)], scorers=["rating"],
-        samples=2, status="active", dataset=factories.make_dataset("faces", [{"key": "face", "target": "the target of the item"}]),
+        samples=2, status="active",
+        dataset=factories.make_dataset("faces", [{"key": "face", "target": "the target of the item"}]),
     )  # fmt: skip
     (run,) = factories.make_runs(experiment, status="done")
     ratings = {0: 87, 1: 56}
