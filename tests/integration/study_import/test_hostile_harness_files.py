@@ -4,6 +4,7 @@ import json
 import random
 import zipfile
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,11 @@ def write_changed_copies(file, chance, changes):
     original = file.read_text()
     is_lines = file.suffix == ".jsonl"
     lines = original.splitlines() if is_lines else [original]
+    places = [list(list_places(json.loads(line))) for line in lines[:4]]
     for _ in range(changes):
-        number = chance.randrange(min(len(lines), 4))
+        number = chance.randrange(len(places))
         document = json.loads(lines[number])
-        path = chance.choice(list(list_places(document)))
+        path = chance.choice(places[number])
         value = chance.choice([*VALUES, "remove"])
         change_value(document, path, value)
         changed = [*lines]
@@ -100,9 +102,10 @@ def test_a_design_with_a_value_of_another_type_is_read_or_refused_with_a_sentenc
     for other in DESIGNS[name]:
         (tmp_path / Path(other).name).write_bytes((HERE / other).read_bytes())
     path = tmp_path / Path(name).name
+    design = yaml.safe_load(original)
+    places = list(list_places(design))
     for _ in range(150):
-        document = yaml.safe_load(original)
-        place = chance.choice(list(list_places(document)))
+        document, place = deepcopy(design), chance.choice(places)
         change_value(document, place, chance.choice([*VALUES, "remove"]))
         path.write_text(json.dumps(document))
         try:
