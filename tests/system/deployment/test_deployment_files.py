@@ -69,11 +69,14 @@ def find_unknown_settings(names):
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (Debian: systemd)")
 def test_systemd_accepts_the_units(tmp_path):
-    """The path of the checkout replaces /opt/evalsite, so that systemd finds the programs."""
+    """A link to the checkout replaces /opt/evalsite, so that systemd finds the programs. It has no spaces either."""
+    checkout, units = tmp_path / "checkout", tmp_path / "units"
+    checkout.symlink_to(ROOT)
+    units.mkdir()
     for unit in UNITS:
-        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/evalsite", str(ROOT)))
+        (units / unit.name).write_text(unit.read_text().replace("/opt/evalsite", str(checkout)))
     process = subprocess.run(
-        [shutil.which("systemd-analyze"), "verify", "--recursive-errors=no", *map(str, tmp_path.iterdir())],
+        [shutil.which("systemd-analyze"), "verify", "--recursive-errors=no", *map(str, units.iterdir())],
         capture_output=True,
         text=True,
     )

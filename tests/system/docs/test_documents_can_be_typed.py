@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def read_blocks(page):
 
 def write_script(blocks, port):
     """Return a script that saves the files and types the commands, and stops at the first that fails."""
-    lines = ["set -eu -o pipefail", f'evalsite() {{ {" ".join(MANAGE)} "$@"; }}']
+    lines = ["set -eu -o pipefail", f'evalsite() {{ {shlex.join(MANAGE)} "$@"; }}']
     for number, block in enumerate(blocks):
         text = block.text.replace(PORT, str(port))
         if block.file:

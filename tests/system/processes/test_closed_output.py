@@ -42,7 +42,9 @@ def folder(prepared: Path) -> Iterator[Path]:
 
 def run_command(folder: Path, line: str, **streams: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "manage.py"), *line.split()]
-    return subprocess.run(command, cwd=ROOT, env=build_environment(folder), text=True, timeout=300, **streams)
+    environment = build_environment(folder)
+    environment.pop("PYTHONUNBUFFERED", None)  # As a user's shell has it.
+    return subprocess.run(command, cwd=ROOT, env=environment, text=True, timeout=300, **streams)
 
 
 def run_without_reader(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":
@@ -69,7 +71,12 @@ def finished_commands(folder: Path) -> dict[str, "subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("line", WRITE_COMMANDS)
 def test_a_writing_command_ends_quietly_after_completing_its_work(finished_commands, line: str) -> None:
-    assert (finished_commands[line].stderr, finished_commands[line].returncode) == ("", QUIET)
+    process = finished_commands[line]
+    # Where Python buffers its output, a command meets the closed pipe only after its messages about the experiment.
+    others = [
+        text for text in process.stderr.splitlines() if not text.startswith(("fix before the launch: ", "warning: "))
+    ]
+    assert (others, process.returncode) == ([], QUIET)
 
 
 def test_changes_of_commands_without_a_reader_are_stored(finished_commands, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """A command on a database without tables, or with those of other code, ends with a sentence and a remedy."""
 
+import shlex
 import subprocess
 import sys
 
@@ -39,7 +40,7 @@ COMMANDS = [
     "rubric list",
     "sampler list",
     "sign_in_link someone",
-    f"skill_surface {PROFILE} --experiment pilot",
+    f"skill_surface {shlex.quote(str(PROFILE))} --experiment pilot",
     "snapshot pilot --out snapshot.zip",
     "status",
     "surface pilot",
@@ -62,7 +63,7 @@ OTHER_COLUMNS = "ALTER TABLE runs_app_worker ADD COLUMN of_earlier_code integer;
 
 def run_command(line, place):
     return subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *line.split()],
+        [sys.executable, str(ROOT / "manage.py"), *shlex.split(line)],
         env=build_environment(place),
         cwd=place,
         capture_output=True,
