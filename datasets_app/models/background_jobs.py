@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connection, connections, models
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, models
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.functional import cached_property
@@ -182,6 +182,9 @@ class BackgroundJob(models.Model):
                 self.refresh_from_db()
             yield is_mine
         finally:
+            # The server ends a closed session a moment later. Until then, the next worker would find the job held.
+            with suppress(Error), self._own_connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock_all()")
             self._own_connection.close()
 
     def enter(self, step: str, *, total: int = 0) -> None:

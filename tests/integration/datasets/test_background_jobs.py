@@ -56,6 +56,32 @@ def test_a_second_worker_does_nothing_while_the_first_one_works_or_after_its_end
     assert BackgroundJob.objects.get().result == {"dataset": ["set", 1]}
 
 
+@pytest.fixture
+def closed_late(monkeypatch):
+    """The connections of workers, which close only after the test. The server, too, ends a session after its close."""
+    create, closes = connections.create_connection, []
+
+    def create_connection(alias):
+        own = create(alias)
+        closes.append(own.close)
+        own.close = lambda: None
+        return own
+
+    monkeypatch.setattr(connections, "create_connection", create_connection)
+    yield
+    for close in closes:
+        close()
+
+
+def test_a_job_is_free_for_the_next_worker_as_soon_as_one_leaves_it(queued, closed_late):
+    job, _ = request_job()
+    with job.perform():
+        assert not BackgroundJob.objects.get().is_lost
+    assert BackgroundJob.objects.get().is_lost
+    with BackgroundJob.objects.get().perform() as is_next:
+        assert is_next
+
+
 def test_progress_is_visible_while_the_transaction_of_the_work_is_open_and_stays_after_its_rollback(queued):
     job, _ = request_job()
     with job.perform():
