@@ -3,8 +3,8 @@
 Django binds parameters on the client, so the server would parse and plan each statement anew. That took longer than the
 rows themselves. These statements run in the same transactions, over the same connection.
 
-They use the protocol through `psycopg.pq`. In a pipeline, each statement of a psycopg cursor is sent by its own system
-call, and takes the worker's and the server's processors four times as long (`docs/benchmarks.md`).
+They use the protocol through `psycopg.pq`. psycopg's cursors send each statement of a pipeline by a system call of its
+own, which takes the worker's and the server's processors four times as long (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
