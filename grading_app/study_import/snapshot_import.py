@@ -30,7 +30,7 @@ from django.utils import timezone
 from PIL import Image
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from datasets_app.importing.dataset_writer import store_images
+from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset, Dataset, Item, ParametricSpace
 from datasets_app.models.datasets import slug_validator

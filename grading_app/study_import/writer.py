@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
-from datasets_app.importing.dataset_writer import store_images
+from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name

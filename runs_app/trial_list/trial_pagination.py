@@ -29,6 +29,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.functions import Cast, Left, Length
+from django.utils.text import Truncator
 
 from runs_app.models import Run, Trial
 from runs_app.models.conditions import load_labels
@@ -273,6 +274,10 @@ class OtherAnswer:
     is_repetition: bool
     scores: list[tuple[str, float]] = field(default_factory=list)
 
+    @property
+    def excerpt(self) -> str:
+        return Truncator(self.trial.excerpt).chars(ANSWER_EXCERPT)
+
 
 def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
     """Return the nearest other answers to the same item on the same dimension, repetitions first, in three queries."""
@@ -285,7 +290,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=trial.item_id)
         .filter(dimension=trial.dimension_id)
         .exclude(pk=trial.pk)
-        .annotate(excerpt=Left("answer", ANSWER_EXCERPT + 1))  # The page then sees that it is cut.
+        .annotate(excerpt=Left("answer", ANSWER_EXCERPT + 1))  # The excerpt then shows that it is cut.
         .select_related("run__wave")
         .defer("answer", "raw_response", "messages", "reasoning", "error", "run__errors")
         .order_by(first, "run", "sample_idx", "pk")[:MAX_SHOWN]
