@@ -1,5 +1,7 @@
 """The page of a trial shows other answers to its item and leads to its item, prompt, sampler and run."""
 
+import re
+
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -120,6 +122,11 @@ def test_a_judge_call_links_to_other_calls_about_the_item(answered, as_):
     assert get_neighbours(as_("owner"), calls[0]) == (None, calls[1].pk)
 
 
+def list_words(html):
+    """Return the words of the text outside links, which may have the keys of rows."""
+    return re.sub(r"<a .*?</a>|<[^>]*>", " ", html).split()
+
+
 def test_a_rating_and_a_target_are_shown_once_beside_the_gradings(people, as_):
     experiment = factories.make_experiment(
         "warmth", owner=people["owner"], dimensions=[factories.make_dimension(low=1, high=99)], scorers=["rating"],
@@ -139,8 +146,8 @@ def test_a_rating_and_a_target_are_shown_once_beside_the_gradings(people, as_):
     facts = rest.split("<h2>Facts</h2>")[1]
     for words in (">87<", "on a scale of 1 to 99, read as json", "the target of the item"):
         assert verdict.count(words) == 1, words
-    assert "87" not in facts.split("</dl>")[0]
+    assert "87" not in list_words(facts.split("</dl>")[0])
     assert "the target of the item" not in facts
     others = rest.split('id="other-answers"')[1].split("</section>")[0]
-    assert others.count("56") == 1
+    assert list_words(others).count("56") == 1
     assert ">" + "x" * 99 + "…<" in others
