@@ -238,7 +238,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
         for part in (*REFERENCES, *MOVED):
             table = f"{KEYS}{part.table}"
             load_lines(archive, f"{SITE}{part.table}.jsonl", table, ("n", "id"))
-            execute(f"CREATE UNIQUE INDEX ON {table} (n); ANALYZE {table}")
+            execute(f"CREATE UNIQUE INDEX ON {table} (n); CREATE UNIQUE INDEX ON {table} (id); ANALYZE {table}")
         with experiment.permit_deletion():
             # The triggers add the restored attempts to the ledger again.
             LedgerEntry.objects.filter(run__experiment=experiment)._raw_delete(connection.alias)

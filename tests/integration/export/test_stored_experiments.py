@@ -206,6 +206,29 @@ def test_a_changed_or_missing_file_brings_nothing_back(archived):
     assert Trial.objects.filter(run__experiment=archived).count() == 12
 
 
+def test_rows_that_came_back_are_compared_by_indexes(archived, monkeypatch):
+    """Without an index, each row would be looked up among all others: the time would grow with their square."""
+    compare, read = stored_rows._compare_with_file, []
+
+    def count_rows_read():
+        """Return how many rows of the tables of keys were read without an index."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT sum(seq_tup_read) FROM pg_stat_xact_all_tables WHERE relname LIKE 'snapshot_keys%'")
+            return int(cursor.fetchone()[0])
+
+    def compare_and_count(*args, **options):
+        with connection.cursor() as cursor:  # The planner would read so few rows without an index.
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        before = count_rows_read()
+        compare(*args, **options)
+        read.append(count_rows_read() - before)
+
+    monkeypatch.setattr(stored_rows, "_compare_with_file", compare_and_count)
+    store_rows(archived, by="admin")
+    bring_back(Experiment.objects.get(pk=archived.pk), by="admin")
+    assert read == [0, 0]
+
+
 def test_a_note_of_a_deleted_account_is_named(archived):
     guest = factories.make_user("guest", "Researcher")
     annotate(Trial.objects.filter(run__experiment=archived).first(), "note", "Mine", by=guest)
