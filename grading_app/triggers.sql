@@ -81,14 +81,17 @@ FOR EACH ROW WHEN (NEW.status <> 'draft' AND NEW.rubric_id IS NOT NULL)
 EXECUTE FUNCTION grading_app_ratingqueue_rubric_is_frozen();
 
 -- A queue that was open keeps what it asks about. The arguments are the column that names the queue, and the part of
--- the queue for the message.
+-- the queue for the message. The answers of a closed queue leave and return only with the rows of their experiment.
 CREATE OR REPLACE FUNCTION grading_app_refuse_open_queue() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     state text;
+    is_moving boolean;
     part jsonb := CASE WHEN TG_OP = 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
 BEGIN
-    SELECT status INTO state FROM grading_app_ratingqueue WHERE id = (part ->> TG_ARGV[0])::bigint FOR SHARE;
-    IF TG_OP = 'UPDATE' OR state <> 'draft' THEN
+    SELECT status, TG_TABLE_NAME = 'grading_app_ratedanswer' AND status = 'closed'
+        AND experiment_id::text = evalsite_deleting()
+    INTO state, is_moving FROM grading_app_ratingqueue WHERE id = (part ->> TG_ARGV[0])::bigint FOR SHARE;
+    IF TG_OP = 'UPDATE' OR (state <> 'draft' AND is_moving IS NOT TRUE) THEN
         RAISE EXCEPTION 'a queue that was open keeps %', TG_ARGV[1] USING ERRCODE = 'restrict_violation';
     END IF;
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
@@ -109,16 +112,20 @@ FOR EACH ROW EXECUTE FUNCTION grading_app_refuse_open_queue('queue_id', 'the ans
 -- ## grading_app_rating
 
 -- A rating is given only while its queue is open and only on its scale. It keeps its rater, item, dimension and place,
--- and is never deleted.
+-- and is never deleted. The ratings of a closed queue leave and return only with the rows of their experiment.
 CREATE OR REPLACE FUNCTION grading_app_rating_follows_queue() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     state text;
+    is_moving boolean;
     low float8;
     high float8;
     any_number boolean;
 BEGIN
     IF TG_OP = 'DELETE' THEN
-        IF OLD.value IS NOT NULL THEN
+        IF OLD.value IS NOT NULL AND NOT EXISTS (
+            SELECT FROM grading_app_ratingqueue q JOIN grading_app_raterassignment a ON a.queue_id = q.id
+            WHERE a.id = OLD.assignment_id AND q.status = 'closed' AND q.experiment_id::text = evalsite_deleting()
+        ) THEN
             RAISE EXCEPTION 'rating % was given: it stays', OLD.id USING ERRCODE = 'restrict_violation';
         END IF;
         RETURN OLD;
@@ -131,9 +138,11 @@ BEGIN
             USING ERRCODE = 'restrict_violation';
     END IF;
     -- FOR SHARE: a queue that is being closed waits for this rating, or this rating sees that it is closed.
-    SELECT q.status INTO state FROM grading_app_ratingqueue q JOIN grading_app_raterassignment a ON a.queue_id = q.id
+    SELECT q.status, TG_OP = 'INSERT' AND q.status = 'closed' AND q.experiment_id::text = evalsite_deleting()
+    INTO state, is_moving
+    FROM grading_app_ratingqueue q JOIN grading_app_raterassignment a ON a.queue_id = q.id
     WHERE a.id = NEW.assignment_id FOR SHARE OF q;
-    IF state <> 'open' THEN
+    IF state <> 'open' AND is_moving IS NOT TRUE THEN
         RAISE EXCEPTION 'the queue of rating % is not open', NEW.id USING ERRCODE = 'restrict_violation';
     END IF;
     IF NEW.value IS NOT NULL THEN

@@ -32,9 +32,8 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
                 protecting = rows._base_manager.filter(**{related.field.name: experiment}).first()
                 if protecting:
                     name = rows._meta.verbose_name
-                    raise TransitionError(
-                        f"the {name} {protecting} refers to {experiment}; archive the experiment instead"
-                    )
+                    advice = "it stays archived" if experiment.is_archived else "archive the experiment instead"
+                    raise TransitionError(f"the {name} {protecting} refers to {experiment}; {advice}")
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
         with experiment.permit_deletion():

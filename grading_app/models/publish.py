@@ -73,10 +73,10 @@ class Snapshot(models.Model):
 
 @constrain_numbers()
 class StoredRows(models.Model):
-    """The file that holds the answers, calls and grades of a stored experiment. The row exists while they are there.
+    """The file that holds the answers, calls, grades and ratings of a stored experiment.
 
-    Its name is `digest`, as for a snapshot. `counters` are those of the experiment's runs and ledger, which stay, and
-    `headline` is its score in lists.
+    The row exists while they are there. Its name is `digest`, as for a snapshot. `counters` are those of the
+    experiment's runs and ledger, which stay, and `headline` is its score in lists.
     """
 
     STORE, BRING_BACK = "store", "bring back"  # The kinds of its jobs.

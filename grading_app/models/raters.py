@@ -96,8 +96,8 @@ class RaterAssignment(HasHistory, models.Model):
         return self.ratings.given().order_by("-position").first()
 
     def lock_queue(self) -> None:
-        """Lock the queue. Raise QueueError if the rater is already excluded."""
-        RatingQueue.objects.select_for_update().get(pk=self.queue_id)
+        """Lock the queue. Raise QueueError if its rows are in a file, or if the rater is already excluded."""
+        self.queue.lock_with_rows()
         self.refresh_from_db()
         if self.excluded_at:
             raise QueueError(f"{self} is already excluded")

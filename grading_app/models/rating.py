@@ -218,6 +218,21 @@ class RatingQueue(HasHistory, models.Model):
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
 
+    @property
+    def stored_experiment(self) -> Experiment | None:
+        """Return its experiment if the answers and ratings of this queue are in a file with the experiment's rows."""
+        was_open = self.status != self.Status.DRAFT
+        return self.experiment if was_open and self.experiment and self.experiment.is_stored else None
+
+    def lock_with_rows(self) -> None:
+        """Lock the queue. Raise QueueError if the answers that it shows are in a file.
+
+        A transaction that moves them to a file locks the queue first. So read the status after the lock.
+        """
+        RatingQueue.objects.select_for_update().get(pk=self.pk)
+        if Experiment.objects.filter(rating_queues=self.pk, status=Experiment.Status.STORED).exists():
+            raise QueueError(f"the rows of {self.experiment} are in a file; bring them back first")
+
     def list_practice_and_checks(self) -> tuple[list[Item], list[Item]]:
         """Return the practice items and the attention checks. Everybody rates them, and they never count."""
         checks = list(self.dataset.items.active().filter(key__in=self.attention_checks))

@@ -1,4 +1,4 @@
-"""Archived experiments whose answers, calls and grades move to a file, and back to the same rows.
+"""Archived experiments whose answers, calls, grades and ratings move to a file, and back to the same rows.
 
 The file is a snapshot with further parts (`site/`). They hold the keys of the rows on this site, and the columns and
 rows that a snapshot leaves out. Runs, conditions, counters, costs and the ledger stay in the database.
@@ -40,6 +40,7 @@ from grading_app.models import (
     Preference,
     RatedAnswer,
     Rating,
+    RatingQueue,
     StoredRows,
     SupersededVerdict,
 )
@@ -64,7 +65,7 @@ SITE = "site/"
 LATE_HOURS = 24  # A call that was lost may still be answered, and its answer completes its row.
 TRIALS = f"({select('id', Trial, f'run_id IN {RUNS}')})"
 # The tables whose rows leave, in the order in which they return. A snapshot holds them.
-MOVED = tuple(BY_MODEL[model] for model in (Trial, Attempt, Grading, Preference, Adjudication))
+MOVED = tuple(BY_MODEL[model] for model in (Trial, Attempt, RatedAnswer, Rating, Grading, Preference, Adjudication))
 # The tables to which they refer: their keys are needed to translate those of the snapshot.
 _RELATED = {column.related_model for part in MOVED for column in part.list_columns()}
 REFERENCES = tuple(part for part in TABLES if part.model in _RELATED and part.has_key and part not in MOVED)
@@ -77,7 +78,6 @@ WHOLE: dict[type[models.Model], str] = {
 }
 # Item texts stay, but not their link to the call that wrote them.
 LINKS = f"{select('id, trial_id', ItemText, f'trial_id IN {TRIALS}')} ORDER BY id"
-RATED: tuple[Any, ...] = (RatedAnswer, Rating)  # What people rated stays in the database.
 TASK = "grading_app.tasks.move_experiment_rows"
 TIMEOUT_SECONDS = 3000  # Below the retry time of the queue.
 WRITING, MOVING = "writing", "moving"  # The steps of a job. The second is one transaction.
@@ -178,6 +178,9 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
         job.enter(MOVING, total=progress.total)
     with transaction.atomic():
         experiment.refuse_while_live()
+        # Until the rows have left, no queue opens and no rater is excluded.
+        list(experiment.rating_queues.select_for_update().order_by("pk"))
+        refuse_unready(experiment)
         before = _list_differences(experiment)
         with StudyRowReader(experiment) as reader:
             _compare_with_file(experiment, reader, sums, progress)
@@ -277,17 +280,18 @@ def refuse_unready(experiment: Experiment) -> None:
     """Raise StorageError if the rows of the experiment cannot move to a file now."""
     if experiment.status != Experiment.Status.ARCHIVED:
         raise StorageError(f"{experiment} is {experiment.status}; archive it first")
-    if is_rated(experiment):
-        raise StorageError(f"people rated answers of {experiment}; their ratings need the rows in the database")
+    if queues := list_open_queues(experiment):
+        names = f"queue{'' if len(queues) == 1 else 's'} {', '.join(queue.name for queue in queues)}"
+        raise StorageError(f"people can still rate answers of {experiment}; close the rating {names} first")
     recently = timezone.now() - timedelta(hours=LATE_HOURS)
     lost = Attempt.objects.filter(run__experiment=experiment, outcome=Attempt.Outcome.LOST, finished_at__gte=recently)
     if lost.exists():
         raise StorageError(f"a call of {experiment} was lost today, and may still be answered; try again tomorrow")
 
 
-def is_rated(experiment: Experiment) -> bool:
-    """Return whether answers of the experiment were selected for people, or rated by them."""
-    return any(rows.objects.filter(trial__run__experiment=experiment).exists() for rows in RATED)
+def list_open_queues(experiment: Experiment) -> list[RatingQueue]:
+    """Return the queues in which people can still rate answers of the experiment."""
+    return list(experiment.rating_queues.filter(status=RatingQueue.Status.OPEN).order_by("name"))
 
 
 def _add_site_parts(writer: ArchiveWriter, reader: StudyRowReader) -> None:

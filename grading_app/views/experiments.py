@@ -27,7 +27,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.grading.judging.grader_specs import list_judges
 from grading_app.models import StoredRows
 from grading_app.results.headlines import load_headlines
-from grading_app.study_import.stored_rows import is_rated, request_move
+from grading_app.study_import.stored_rows import list_open_queues, request_move
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm, RunControlForm
 from runs_app.models import Experiment
@@ -105,7 +105,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": may_edit(request, experiment),
         "job": job,
         "job_texts": describe_move(job) if job else None,
-        "is_rated": experiment.is_archived and is_rated(experiment),
+        "open_queues": list_open_queues(experiment) if experiment.is_archived else [],
         "may_design": is_member(request.user),
         "history": HistoryTable(list(experiment.history[:50])),
         "manifests": ManifestTable(list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]), slug),

@@ -27,7 +27,7 @@ from grading_app.models.rating import INVITATION_LIFETIME, QueueError
 from grading_app.views.tables.rating import ItemMeansTable, QueueTable, list_item_rows, make_question_table
 from grading_app.views.tables_and_figures import get_table_context, make_requested_file
 from runs_app.views.annotations import list_annotated_keys
-from runs_app.views.permissions import get_editable_experiment
+from runs_app.views.permissions import RowsAreStored, get_editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50
@@ -288,7 +288,10 @@ def _get_editable_queue(request: HttpRequest, name: str) -> RatingQueue:
 
 
 def _get_queue(queues: Any, name: str) -> RatingQueue:
+    """Return the queue of this name. Raise RowsAreStored if its answers and ratings are in a file."""
     queue: RatingQueue = get_object_or_404(
         queues.select_related("dataset", "owner", "experiment__dataset", "rubric", "text_set"), name=name
     )
+    if experiment := queue.stored_experiment:
+        raise RowsAreStored(experiment)
     return queue

@@ -57,7 +57,7 @@ def assignment_required(
     def wrapped(request: HttpRequest, name: str) -> HttpResponse:
         assignment = _get_own_assignment(request, name)
         if not assignment.queue.is_open:
-            context = {"queue": assignment.queue, "progress": assignment.progress}
+            context = {"queue": assignment.queue, "assignment": assignment, "progress": assignment.progress}
             return render(request, "grading_app/rating/closed.html", context, status=404)
         return view(request, assignment)
 

@@ -37,6 +37,8 @@ Unit = tuple[int, int | None, int]
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     """Open the queue, for the first time or again. This freezes the queue and its dimensions permanently."""
+    queue.lock_with_rows()
+    queue.refresh_from_db(fields=["status"])
     for problem in find_problems(queue):
         raise QueueError(f"{queue}: {problem}")
     if queue.status == RatingQueue.Status.DRAFT:
@@ -68,9 +70,6 @@ def find_problems(queue: RatingQueue) -> Iterator[str]:
 def _prepare_rated_units(queue: RatingQueue) -> None:
     """Prepare the units to rate before the first rater starts: draw answers, or check that items exist."""
     if queue.rates_answers:
-        locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
-        if locked.status != RatingQueue.Status.DRAFT:
-            return  # Another request opened it; the transition below reports that.
         try:
             draw_answers(queue)
         except AnswerDrawError as error:

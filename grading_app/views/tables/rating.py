@@ -47,7 +47,9 @@ class QueueTable(tables.Table):
     def render_status(self, record: RatingQueue) -> SafeString:
         return tags.status_badge(record.status, label=record.get_status_display())
 
-    def render_n_given(self, value: int) -> str:
+    def render_n_given(self, value: int, record: RatingQueue) -> str:
+        if experiment := record.stored_experiment:
+            return format_html('<a href="{}">in a file</a>', experiment.get_absolute_url())
         return number_format.format_count(value)
 
     def render_created_at(self, value: Any) -> SafeString:

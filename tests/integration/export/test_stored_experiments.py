@@ -1,27 +1,39 @@
 """The rows of an archived experiment move to a file and come back the same; counters and costs stay true meanwhile."""
 
 import io
+import re
 from functools import cache
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
-from django.db.models import PROTECT, ManyToOneRel, Model, Sum
+from django.db import IntegrityError, connection, transaction
+from django.db.models import ManyToOneRel, Model, Sum
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import TransitionError
 from grading_app.grading.consistency_check import compare_counters
+from grading_app.grading.rating import queues, session
 from grading_app.grading.scoring import grade
-from grading_app.models import Adjudication, GradeCondition, Grading, Preference, StoredRows
+from grading_app.models import (
+    Adjudication,
+    GradeCondition,
+    Grading,
+    Preference,
+    RatedAnswer,
+    RaterAssignment,
+    Rating,
+    StoredRows,
+)
 from grading_app.models.gradings import allow_superseding
+from grading_app.models.rating import QueueError
 from grading_app.publish.export import snapshots
 from grading_app.publish.export.snapshot_check import verify
 from grading_app.publish.report.build import freeze_report
 from grading_app.results.headlines import load_headlines
 from grading_app.study_import import stored_rows
-from grading_app.study_import.stored_rows import MOVED, RATED, WHOLE, bring_back, store_rows
+from grading_app.study_import.stored_rows import MOVED, WHOLE, bring_back, store_rows
 from grading_app.tasks import move_experiment_rows
 from runs_app import deletion
 from runs_app.models import (
@@ -40,7 +52,7 @@ from runs_app.models.annotations import annotate
 from tests import factories
 from tests.factories.imports import import_snapshot
 from tests.factories.judges import make_grader, write_ledger
-from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
+from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, sign_in
 from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +80,14 @@ def read_ledger():
     return list(sums.annotate(paid=Sum("paid_usd"), calls=Sum("attempts"), tokens=Sum("input_tokens")))
 
 
+def read_page(client, address):
+    """Return the content of a page or of a file, without its tokens, and the states of its pictures."""
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    content = b"".join(answer) if answer.streaming else answer.content
+    return re.sub(rb"\b[A-Za-z0-9]{64}\b|state=[0-9a-f]+", b"", content)
+
+
 def perform_job(kind):
     """Perform the newest job as a worker does, and return it."""
     job = BackgroundJob.objects.first()
@@ -78,8 +98,8 @@ def perform_job(kind):
     return job
 
 
-def make_archived(slug="old"):
-    """Return an archived experiment with a row in every table whose rows move."""
+def make_archived(slug="old", *, rated=True):
+    """Return an archived experiment with a row in every table whose rows move, of ratings only if it is `rated`."""
     dataset = factories.make_dataset(f"{slug}-items", approved=False)
     dataset.approve(by="test", reason="ready")
     models_here = [factories.make_model(f"{slug}-small"), factories.make_model(f"{slug}-large")]
@@ -118,8 +138,27 @@ def make_archived(slug="old"):
     ExternalCall.objects.create(trial=done[2], form="openai", token="public", parameters={"n": 1}, reply="{}")
     texts = TextSet.objects.create(name=f"{slug}-texts", dataset=dataset, created_by=experiment.owner)
     ItemText.objects.create(text_set=texts, item=done[0].item, text="Count.", trial=done[0])
+    if rated:
+        close_rated_queues(experiment)
     experiment.archive(by="test", reason="published")
     return experiment
+
+
+def close_rated_queues(experiment):
+    """Close two queues over the answers: single ones on a dimension, and pairs by a rubric. Some ratings are undone."""
+    slug = experiment.slug
+    reading = make_answer_queue(f"{slug}-reading", experiment=experiment, raters_wanted=4, practice_items=1)
+    rubric = make_strict_rubric("pairwise", name=f"{slug}-pairs")
+    pairs = make_answer_queue(f"{slug}-pairs", experiment=experiment, dimensions=[], by=rubric, raters_wanted=4)
+    for queue in (reading, pairs):
+        rate_all(make_rater(queue, started=True), lambda due: 1 + due.position % 2)
+        excluded, unfinished = make_rater(queue, started=True), make_rater(queue, started=True)
+        rate_all(excluded, 2)
+        excluded.exclude(by="test", reason="always the same")
+        for value in (1, 2):  # The first value is undone.
+            session.rate(unfinished, position=1, value=value, seconds=0.1 + 0.2)
+            assert value == 2 or session.undo(unfinished)
+        queue.close(by="test", reason="enough")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -140,8 +179,7 @@ def archived():
 def test_every_table_that_refers_to_a_trial_is_known():
     for related in Trial._meta.get_fields(include_hidden=True):
         if isinstance(related, ManyToOneRel) and related.related_model._meta.managed:
-            known = RATED if related.on_delete is PROTECT else TABLES
-            assert related.related_model in known, related.related_model
+            assert related.related_model in TABLES, related.related_model
 
 
 def test_rows_come_back_as_they_were(archived):
@@ -297,29 +335,141 @@ def test_experiments_whose_rows_are_needed_stay(archived, client):
         store_rows(active, by="test")
     factories.make_attempt(Trial.objects.filter(run__experiment=archived).first(), outcome="lost", cost_usd=None)
     Attempt.objects.filter(outcome="lost")
-    rated = make_archived("rated")
-    Experiment.objects.filter(pk=rated.pk).update(status="active")
-    queue = make_answer_queue("reading", experiment=rated, dimensions=[], by=make_strict_rubric("score"))
-    rate_all(make_rater(queue, started=True))
-    Experiment.objects.filter(pk=rated.pk).update(status="archived")
-    rated.refresh_from_db()
-    with pytest.raises(TransitionError, match="people rated answers"):
-        store_rows(rated, by="test")
-    client.force_login(rated.owner)
-    page = client.get(rated.get_absolute_url()).text
-    assert "People rated answers of this experiment." in page
-    assert reverse("experiment_store", args=["rated"]) not in page
-    answer = client.post(reverse("experiment_store", args=["rated"]), {"reason": "space"}, follow=True)
-    assert "people rated answers of rated" in answer.text
+    other = Experiment.objects.get(slug="other")
+    queue = other.rating_queues.get(name="other-reading")
+    queues.open_queue(queue, by="test", reason="more ratings")
+    with pytest.raises(TransitionError, match="close the rating queue other-reading first"):
+        store_rows(other, by="test")
+    client.force_login(other.owner)
+    page = client.get(other.get_absolute_url()).text
+    assert "People can still rate answers of this experiment." in page
+    assert queue.get_absolute_url() in page
+    assert reverse("experiment_store", args=["other"]) not in page
+    answer = client.post(reverse("experiment_store", args=["other"]), {"reason": "space"}, follow=True)
+    assert "people can still rate answers of other; close the rating queue other-reading first" in answer.text
     assert not BackgroundJob.objects.exists()
+    queue.close(by="test", reason="enough")
+    assert reverse("experiment_store", args=["other"]) in client.get(other.get_absolute_url()).text
+    store_rows(other, by="test")
 
 
-def test_a_stored_experiment_can_be_deleted_but_not_its_runs(archived):
+def test_rows_of_a_queue_that_opened_meanwhile_stay(archived, monkeypatch):
+    queue, verify_file = archived.rating_queues.get(name="old-reading"), stored_rows._verify_file
+
+    def reopen(*args):
+        queues.open_queue(queue, by="test", reason="more ratings")
+        return verify_file(*args)
+
+    monkeypatch.setattr(stored_rows, "_verify_file", reopen)
+    before = read_rows()
+    with pytest.raises(TransitionError, match="close the rating queue old-reading first"):
+        store_rows(archived, by="test")
+    assert read_rows() == before
+
+
+def test_ratings_move_only_from_a_closed_queue_of_their_experiment(archived):
+    queue, other = archived.rating_queues.get(name="old-reading"), Experiment.objects.get(slug="other")
+    rating, answer = Rating.objects.given().filter(assignment__queue=queue).first(), queue.answers.first()
+    dimensions = queue.dimensions.through.objects.filter(ratingqueue=queue)
+    rows = [Rating.objects.filter(pk=rating.pk), RatedAnswer.objects.filter(pk=answer.pk)]
+
+    def refuse(change):
+        with (
+            pytest.raises(IntegrityError, match=r"it stays|a queue that was open keeps|is not open"),
+            transaction.atomic(),
+        ):
+            change()
+
+    for row in rows:
+        refuse(row.delete)
+        with other.permit_deletion():
+            refuse(lambda row=row: row._raw_delete(connection.alias))
+        queues.open_queue(queue, by="test", reason="more ratings")
+        with archived.permit_deletion():
+            refuse(lambda row=row: row._raw_delete(connection.alias))
+        queue.close(by="test", reason="enough")
+    with archived.permit_deletion():
+        refuse(lambda: rows[0].update(value=3))
+        refuse(lambda: rows[1].update(kind="practice"))
+        refuse(lambda: dimensions._raw_delete(connection.alias))
+        for row in rows:
+            assert row._raw_delete(connection.alias) == 1
+    for row in (rating, answer):
+        refuse(lambda row=row: row.save(force_insert=True))
+        with other.permit_deletion():
+            refuse(lambda row=row: row.save(force_insert=True))
+        with archived.permit_deletion():
+            row.save(force_insert=True)
+
+
+def test_queues_do_not_change_while_their_rows_are_in_a_file(archived):
+    store_rows(archived, by="test")
+    before = list(RaterAssignment.objects.order_by("pk").values())
+    for queue in archived.rating_queues.all():
+        with pytest.raises(QueueError, match="the rows of old are in a file; bring them back first"):
+            queues.open_queue(queue, by="test", reason="more ratings")
+        rater = queue.assignments.get(number=3)
+        for change in (rater.release, rater.exclude):
+            with pytest.raises(QueueError, match="the rows of old are in a file; bring them back first"):
+                change(by="test", reason="too slow")
+    draft = make_answer_queue("draft", experiment=archived, opened=False)
+    with pytest.raises(QueueError, match="bring them back first"):
+        queues.open_queue(draft, by="test", reason="ready")
+    assert list(RaterAssignment.objects.order_by("pk").values()) == before
+    bring_back(archived, by="test")
+    queue = archived.rating_queues.get(name="old-reading")
+    queue.assignments.get(number=3).release(by="test", reason="too slow")
+    queues.open_queue(queue, by="test", reason="more ratings")
+    rate_all(make_rater(queue, started=True), 2)
+
+
+def test_pages_of_queues_say_where_the_ratings_are(archived, client):
+    client.force_login(archived.owner)
+    rater = archived.rating_queues.get(name="old-reading").assignments.get(number=1)
+    names = ("rating_queue_detail", "rating_queue_export")
+    addresses = [reverse(name, args=[f"old-{queue}"]) for name in names for queue in ("reading", "pairs")]
+    addresses.append(reverse("experiment_agreement", args=["old"]))
+    before = [read_page(client, address) for address in addresses]
+    of_rater = reverse("rating_item", args=["old-reading"])
+    assert f"Your {rater.progress.done} ratings are saved." in sign_in(rater.user).get(of_rater).text
+    stored = store_rows(archived, by="test")
+    for address in addresses:
+        page = client.get(address)
+        assert (page.status_code, page.text.count("are in a file")) == (409, 1), address
+        assert "calls, grades and ratings of this experiment are in a file" in page.text
+        assert reverse("experiment_bring_back", args=["old"]) in page.text
+    act = reverse("rating_queue_act", args=["old-reading", "open"])
+    assert client.post(act, {"reason": "more"}).status_code == 409
+    assert f"<dt>Ratings by people</dt><dd>{stored.counts['rows']['ratings']}</dd>" in page.text
+    of_other = Experiment.objects.get(slug="other").rating_queues.with_counts()
+    cells = re.findall(r'data-label="Ratings".*?</td>', client.get(reverse("rating_queue_list")).text, re.DOTALL)
+    texts = [" ".join(re.sub("<[^>]+>", "", cell.partition(">")[2]).split()) for cell in cells]
+    assert sorted(texts) == sorted([*(str(queue.n_given) for queue in of_other), "in a file", "in a file"])
+    rated = sign_in(rater.user).get(of_rater).text
+    assert "Your ratings are saved in a file." in rated
+    for hidden in ("old-small", "old-large", "0 ratings"):
+        assert hidden not in rated
+    bring_back(archived, by="test")
+    assert [read_page(client, address) for address in addresses] == before
+    draft = make_answer_queue("draft", experiment=archived, opened=False)
+    assert client.get(draft.get_absolute_url()).status_code == 200
+
+
+def test_a_stored_experiment_can_be_deleted_but_not_its_runs():
+    archived = make_archived(rated=False)
     store_rows(archived, by="test")
     with pytest.raises(TransitionError, match="bring them back first"):
         deletion.delete_run(archived.runs.first(), by="test")
     deletion.delete(archived, by="test", reason="done")
     assert not Experiment.objects.filter(pk=archived.pk).exists()
+
+
+def test_a_stored_experiment_with_queues_stays(archived):
+    store_rows(archived, by="test")
+    with pytest.raises(TransitionError, match="the rating queue old-pairs refers to old; it stays archived"):
+        deletion.delete(archived, by="test", reason="done")
+    bring_back(archived, by="test")
+    assert Rating.objects.filter(trial__run__experiment=archived).exists()
 
 
 def test_the_commands_store_and_bring_back(archived):

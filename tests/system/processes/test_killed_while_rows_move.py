@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from grading_app.grading.consistency_check import find_differences
-from grading_app.models import StoredRows
+from grading_app.models import RatedAnswer, Rating, StoredRows
 from grading_app.study_import.stored_rows import bring_back, store_rows
 from runs_app.models import Experiment, Trial
 from tests.integration.export.test_stored_experiments import make_archived, read_ledger, read_rows
@@ -67,7 +67,8 @@ def test_a_crash_while_rows_come_back_leaves_them_in_the_file(function, tmp_path
     store_rows(archived, by="test")
     kill_in(function, "bring_back", tmp_path / "here")
     archived = Experiment.objects.get(slug="old")
-    assert (archived.status, Trial.objects.count()) == ("stored", 0)
+    counts = [model.objects.count() for model in (Trial, RatedAnswer, Rating)]
+    assert (archived.status, counts) == ("stored", [0, 0, 0])
     assert find_differences() == problems
     bring_back(archived, by="test")
     assert (read_rows(), read_ledger(), find_differences()) == (before, ledger, problems)
