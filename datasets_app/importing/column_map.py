@@ -11,14 +11,13 @@ A field mapped to "" is left out.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
-from datasets_app.importing.records import FileError
+from datasets_app.importing.records import FileError, NoValue, to_text
 from evalsite.lib.text.names import did_you_mean
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
@@ -39,10 +38,6 @@ PLACEHOLDER = re.compile(r"\{([^{}|]+)(?:\|([^{}]*))?\}")
 AFTER = "after:"
 
 Value = Callable[[Mapping[str, Any]], Any]
-
-
-class NoValue(ValueError):
-    """An error for an expression without a value in this row. The message gives the reason."""
 
 
 def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
@@ -196,17 +191,3 @@ def _apply_filters(value: str, match: re.Match[str], names: Mapping[str, str]) -
     if not separator:
         raise NoValue(f"{marker!r} does not occur in column {names[match[1]]}")
     return text.strip()
-
-
-def to_text(value: Any) -> str:
-    """Return a cell as text: "" for null, JSON for numbers, lists and objects. Raise NoValue for bytes."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        raise NoValue("contains bytes, not text")
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except TypeError:
-        raise NoValue("contains values that are not text") from None

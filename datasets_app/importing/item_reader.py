@@ -13,18 +13,22 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
-from datasets_app.importing.column_map import SHEET, BoundMapping, NoValue, guess_mapping, to_text
+from datasets_app.importing.column_map import SHEET, BoundMapping, guess_mapping
 from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import LIMITS, MIB, Limits
-from datasets_app.importing.norm_reader import read_row_norms
+from datasets_app.importing.norm_reader import find_norm_cells, read_norm
 from datasets_app.importing.records import (
+    BadField,
     BufferedImage,
     FileError,
     ItemReading,
     ItemRecord,
+    NoValue,
     ReadingReport,
     ScratchFolder,
     TableRow,
+    make_preview,
+    to_text,
 )
 from datasets_app.importing.table_readers import (
     TABLE_SUFFIXES,
@@ -40,7 +44,6 @@ from datasets_app.importing.table_readers import (
 from evalsite.lib.text.characters import describe_unstorable
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
-PREVIEW_CHARS = 5_000
 
 
 def read_items(
@@ -60,7 +63,7 @@ def read_items(
     Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved. With
     `leaves_out`, a row with an error is left out with a warning.
     """
-    report = ReadingReport(limits.remarks)
+    report = ReadingReport(limits.remarks, leaves_out=leaves_out)
     reading = ItemReading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
     with ExitStack() as stack:
         try:
@@ -77,13 +80,12 @@ def read_items(
             else:
                 reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
             reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
-            _ItemBuilder(reading, image_buffer, limits, leaves_out).read(
-                _report_progress(rows, watch) if watch else rows
-            )
+            _ItemBuilder(reading, image_buffer, limits).read(_report_progress(rows, watch) if watch else rows)
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
-        report.error(None, "file", "no items in it")
+        rows_left_out = f"none of the {report.left_out_total} rows is valid" if report.left_out_total else ""
+        report.error(None, "file", rows_left_out or "no items in it")
     return reading
 
 
@@ -98,20 +100,12 @@ def read_columns(
         report = ReadingReport()
         columns, rows = read_rows(file, name, report, limits, sheet)
         preview = [
-            [_make_preview(row.values.get(column)) for column in columns]
+            [make_preview(row.values.get(column)) for column in columns]
             for row, _ in zip(rows, range(first), strict=False)
         ]
         if not preview and not report.error_total:
             raise FileError("the table has no rows below its header")
         return columns, preview
-
-
-def _make_preview(value: Any) -> str:
-    try:
-        text = to_text(value)
-    except NoValue:
-        text = "(bytes)"
-    return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}… and {len(text) - PREVIEW_CHARS:,} more"
 
 
 def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
@@ -176,9 +170,8 @@ def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
 class _ItemBuilder:
     """A builder that turns rows into items one by one and records the keys already used."""
 
-    def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits, leaves_out: bool) -> None:
+    def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits) -> None:
         self.reading, self.image_buffer, self.limits, self.report = reading, image_buffer, limits, reading.report
-        self.leaves_out = leaves_out
         expressions = {field: text for field, text in reading.mapping.items() if field != SHEET}
         self.bound = BoundMapping(expressions, reading.columns)
         self.first_row: dict[str, int] = {}
@@ -218,14 +211,10 @@ class _ItemBuilder:
                         "category", self._evaluate(row, "category"), self.limits.category_chars
                     ).strip(),
                     metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
-                    norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
+                    norms=tuple(read_norm(key, *cells) for cells in find_norm_cells(row, self.bound.norms)),
                 )
             except BadField as error:
-                if self.leaves_out:
-                    cells = {column: _make_preview(row.values.get(column)) for column in self.reading.columns}
-                    self.report.leave_out(row, error.field, str(error), cells)
-                else:
-                    self.report.error(row, error.field, str(error))
+                self.report.error(row, error.field, str(error))
             else:
                 self.reading.items.append(item)
 
@@ -244,7 +233,8 @@ class _ItemBuilder:
         Use the key as the name if images were given but neither an image nor an input column is mapped.
         """
         value = self._evaluate(row, "image")
-        if "image" not in self.bound and self.image_buffer.finder is not None and "input" not in self.bound:
+        is_key = "image" not in self.bound and self.image_buffer.finder is not None and "input" not in self.bound
+        if is_key:
             value = key
         if isinstance(value, dict):  # Published image sets use this form: bytes and path.
             value = value.get("bytes") or value.get("path")
@@ -254,17 +244,10 @@ class _ItemBuilder:
             reference = clean_text("image", value, self.limits.text_chars).strip()
             return self.image_buffer.get_named(reference) if reference else None
         except NotFound as error:
-            raise BadField("image", str(error)) from None
+            remedy = "; the key was read as its name, so map image to the column of file names" if is_key else ""
+            raise BadField("image", f"{error}{remedy}") from None
         except BadImage as error:
             raise BadField("image", f"{to_text(value) if isinstance(value, str) else 'the image'} {error}") from None
-
-
-class BadField(Exception):
-    """An error for a cell that cannot become this field."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
 
 
 def clean_text(field: str, value: Any, most: int) -> str:

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from datasets_app.importing.column_map import BoundMapping, NoValue, find_norm_columns, to_text
+from datasets_app.importing.column_map import BoundMapping, find_norm_columns
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.records import FileError, NormRecord, ReadingReport, TableRow
+from datasets_app.importing.records import BadField, FileError, NormRecord, NoValue, ReadingReport, TableRow, to_text
 from datasets_app.importing.table_readers import open_source, read_rows
 
 KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
 STATISTICS = ("mean", "sd", "n")
 SHOWN = 5
 DIMENSION_CHARS = 80
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+\Z", re.ASCII)
+
+NormCells = Mapping[str, tuple[str, Any]]
+"""The column and the cell of each statistic of a norm: "mean", "sd" or "n"."""
 
 
 @dataclass(slots=True)
@@ -57,35 +61,28 @@ def read_norms(
     return reading
 
 
-def read_row_norms(
-    key: str, row: TableRow, columns: Mapping[str, tuple[str, str]], report: ReadingReport
-) -> Iterator[NormRecord]:
-    """Yield the norms in one row of a wide table. Skip a dimension whose cells are all blank."""
+def find_norm_cells(row: TableRow, columns: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, NormCells]]:
+    """Yield the dimensions in one row of a wide table with their cells. Skip a dimension whose cells are all blank."""
     cells: dict[str, dict[str, Any]] = {}
     for column, (dimension, statistic) in columns.items():
         cells.setdefault(dimension, {})[statistic] = (column, row.values.get(column))
     for dimension, statistics in cells.items():
         if any(value is not None and str(value).strip() for _, value in statistics.values()):
-            norm = _read_norm(key, dimension, statistics, row, report)
-            if norm:
-                yield norm
+            yield dimension, statistics
 
 
-def _read_norm(
-    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: TableRow, report: ReadingReport
-) -> NormRecord | None:
+def read_norm(key: str, dimension: str, statistics: NormCells) -> NormRecord:
+    """Return the norm in these cells. Raise BadField, which names the column or the dimension."""
     values: dict[str, float | None] = {}
     for statistic in STATISTICS:
         column, cell = statistics.get(statistic, (statistic, None))
         try:
             values[statistic] = _parse_number(statistic, cell)
         except ValueError as error:
-            report.error(row, column, str(error))
-            return None
+            raise BadField(column, str(error)) from None
     mean, sd, n = (values[statistic] for statistic in STATISTICS)
     if mean is None:
-        report.error(row, dimension, "has no mean")
-        return None
+        raise BadField(dimension, "has no mean")
     return NormRecord(key, dimension, mean, sd, None if n is None else int(n))
 
 
@@ -97,7 +94,8 @@ def _parse_number(statistic: str, cell: Any) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
+        remedy = f"; write {text.replace(',', '.')}" if DECIMAL_COMMA.match(text) else ""
+        raise ValueError(f"{text!r} is not a number{remedy}") from None
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is not a finite number")
     if statistic == "sd" and number < 0:
@@ -182,16 +180,19 @@ class _NormTable:
 
     def _iterate_norms(self, row: TableRow, key: str) -> Iterator[NormRecord]:
         if self.long is None:
-            yield from read_row_norms(key, row, self.statistics, self.report)
-            return
-        dimension = to_text(row.values.get(self.long["dimension"])).strip().lower()
-        if not dimension or len(dimension) > DIMENSION_CHARS:
-            self.report.error(row, "dimension", "is empty" if not dimension else "is too long")
-            return
-        cells = {name: (column, row.values.get(column)) for name, column in self.long.items() if name != "dimension"}
-        norm = _read_norm(key, dimension, cells, row, self.report)
-        if norm:
-            yield norm
+            cells = list(find_norm_cells(row, self.statistics))
+        else:
+            dimension = to_text(row.values.get(self.long["dimension"])).strip().lower()
+            if not dimension or len(dimension) > DIMENSION_CHARS:
+                self.report.error(row, "dimension", "is empty" if not dimension else "is too long")
+                return
+            columns = {name: column for name, column in self.long.items() if name != "dimension"}
+            cells = [(dimension, {name: (column, row.values.get(column)) for name, column in columns.items()})]
+        for dimension, statistics in cells:
+            try:
+                yield read_norm(key, dimension, statistics)
+            except BadField as error:
+                self.report.error(row, error.field, str(error))
 
 
 def _join_some(names: list[str]) -> str:

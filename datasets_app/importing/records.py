@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import weakref
 from collections.abc import Mapping
@@ -12,6 +13,9 @@ from typing import Any
 
 from datasets_app.content_hash import describe_item_content
 from datasets_app.importing.limits import LIMITS
+from evalsite.lib.text.characters import replace_unstorable
+
+PREVIEW_CHARS = 5_000
 
 
 class FileError(Exception):
@@ -25,6 +29,18 @@ class FileError(Exception):
         self.problems = [message]
 
 
+class NoValue(ValueError):
+    """An error for an expression without a value in this row. The message gives the reason."""
+
+
+class BadField(Exception):
+    """An error for a cell that cannot become this field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One record of a table. `number` counts from 1; `line` is its first line in the file, or None if unknown."""
@@ -32,6 +48,29 @@ class TableRow:
     number: int
     line: int | None
     values: dict[str, Any]
+
+
+def to_text(value: Any) -> str:
+    """Return a cell as text: "" for null, JSON for numbers, lists and objects. Raise NoValue for bytes."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        raise NoValue("contains bytes, not text")
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        raise NoValue("contains values that are not text") from None
+
+
+def make_preview(value: Any) -> str:
+    """Return a cell as text of bounded length."""
+    try:
+        text = to_text(value)
+    except NoValue:
+        text = "(bytes)"
+    return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}… and {len(text) - PREVIEW_CHARS:,} more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +93,8 @@ class Remark:
 class ReadingReport:
     """The errors and warnings of a file. The first `keep` of each are stored; all are counted.
 
-    `left_out` are the rows that were left out because of an error, each with its cells as text and its "problem".
+    With `leaves_out`, an error of a row only leaves it out, with a warning. `left_out` are these rows, each with its
+    cells as text and its "problem".
     """
 
     keep: int = LIMITS.remarks
@@ -62,17 +102,19 @@ class ReadingReport:
     warnings: list[Remark] = field(default_factory=list)
     error_total: int = 0
     warning_total: int = 0
+    leaves_out: bool = False
     left_out: list[dict[str, str]] = field(default_factory=list)
     left_out_total: int = 0
 
-    def leave_out(self, row: TableRow, where: str, message: str, cells: dict[str, str]) -> None:
-        """Note a row that is not imported. The warning names it, and its cells are kept for a download."""
-        self.warning(row, where, f"left out: {message}")
-        self.left_out_total += 1
-        if len(self.left_out) < self.keep:
-            self.left_out.append({"problem": f"row {row.number}, {where}: {message}", **cells})
-
     def error(self, row: TableRow | None, where: str, message: str) -> None:
+        if self.leaves_out and row is not None:
+            self.warning(row, where, f"left out: {message}")
+            self.left_out_total += 1
+            if len(self.left_out) < self.keep:
+                cells = {column: make_preview(value) for column, value in row.values.items()}
+                cells = {"problem": f"row {row.number}, {where}: {message}", **cells}
+                self.left_out.append({replace_unstorable(k): replace_unstorable(v) for k, v in cells.items()})
+            return
         self.error_total += 1
         self._note(self.errors, row, where, message)
 

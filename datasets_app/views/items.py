@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app import curation, item_pagination
 from datasets_app.forms import DraftActionForm, draw_seed
-from datasets_app.importing.column_map import to_text
+from datasets_app.importing.records import to_text
 from datasets_app.models import Asset, Dataset, Item
 from datasets_app.models.datasets import CurationError
 from datasets_app.tables import ItemNormTable

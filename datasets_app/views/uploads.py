@@ -143,8 +143,8 @@ def dataset_left_out(request: HttpRequest, token: str) -> HttpResponse:
     if upload is None or outcome is None or not outcome.report.left_out:
         raise Http404
     rows = outcome.report.left_out
-    columns = list(rows[0])
-    lines = [columns, *([row.get(column, "") for column in columns] for row in rows)]
+    columns = dict.fromkeys(column for row in rows for column in row)
+    lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
     name = f"{upload.slug}-left-out.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(map(format_csv_line, lines), content_type="text/csv; charset=utf-8", headers=disposition)

@@ -71,4 +71,37 @@ def test_a_file_whose_rows_are_all_faulty_is_refused(people):
     upload = stage_upload(people["researcher"], {"items": build_file(table)}, slug="empty", about={})
     upload.request_job("import", {}, leaves_out=True)
     assert not Dataset.objects.exists()
-    assert [remark.message for remark in load_again(upload, people).outcome.report.errors] == ["no items in it"]
+    assert [remark.message for remark in load_again(upload, people).outcome.report.errors] == [
+        "none of the 2 rows is valid"
+    ]
+
+
+def test_rows_with_faulty_norms_or_cells_are_left_out_too(people, as_):
+    """The reader of tables and the reader of norms find these rows, not the builder of items."""
+    table = (
+        "id,question,v_mean,v_sd\na,First?,1,1\nb,Second?,,1\nc,Third?,3,-1\nd,Fourth?,4,1,extra\n"
+        'e,Fifth?,"4,2",1\nf,Sixth?,4\n'
+    )
+    upload = stage_upload(people["researcher"], {"items": build_file(table)}, slug="capitals", about={})
+    upload.request_job("preview", {}, leaves_out=True)
+    outcome = load_again(upload, people).outcome
+    assert (outcome.ok, outcome.items, outcome.report.left_out_total) == (True, 1, 5)
+    response = as_("researcher").get(f"/datasets/new/upload/{upload.token}/left-out.csv")
+    rows = list(csv.DictReader(io.StringIO(response.content.decode())))
+    assert {row["id"]: row["problem"] for row in rows} == {
+        "b": "row 2, v: has no mean",
+        "c": "row 3, v_sd: an sd of -1 is negative",
+        "d": "row 4, row: has 5 cells where the header has 4",
+        "e": "row 5, v_mean: '4,2' is not a number; write 4.2",
+        "f": "row 6, row: has 3 cells where the header has 4",
+    }
+
+
+def test_start_names_the_first_rows_of_a_file_without_a_valid_row(people, as_):
+    table = "id,question,v_mean\na,First?,high\nb,,2\n"
+    upload = stage_upload(people["researcher"], {"items": build_file(table)}, slug="capitals", about={})
+    upload.request_job("preview", {}, leaves_out=True)
+    text = as_("researcher").get(f"/start/?upload={upload.token}").content.decode()
+    assert "None of the 2 rows is valid" in text
+    assert "Row 1, v_mean: &#x27;high&#x27; is not a number" in text
+    assert "Row 2, input: neither an input nor an image" in text

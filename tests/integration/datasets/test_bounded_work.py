@@ -6,7 +6,8 @@ import pytest
 
 from datasets_app.importing import FileError, Limits, archives, read_columns, read_items
 from datasets_app.importing.archives import ImageFinder, NotFound
-from datasets_app.importing.column_map import BoundMapping, NoValue
+from datasets_app.importing.column_map import BoundMapping
+from datasets_app.importing.records import NoValue
 from tests.factories.files import build_upload, list_messages
 
 

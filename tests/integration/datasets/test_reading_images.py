@@ -180,6 +180,12 @@ def test_a_key_finds_its_image_if_no_column_names_one():
     assert reading.items[0].image is not None
 
 
+def test_an_error_says_that_the_key_was_read_as_the_name_of_the_image():
+    reading = read_items(build_upload("id,datei\n1,cat.jpg\n"), images=build_archive({"cat.jpg": build_picture()}))
+    (error,) = list_messages(reading.errors)
+    assert error.endswith("; the key was read as its name, so map image to the column of file names")
+
+
 def test_named_images_without_image_files_are_errors():
     assert "none were given" in str(read_items(build_upload("id,image\na,cat.jpg\n")).errors[0])
 

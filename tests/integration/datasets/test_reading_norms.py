@@ -60,6 +60,7 @@ def test_keys_without_items_and_items_without_norms_are_counted():
     ("cells", "message"),
     [
         ("four,1,9", "v_mean: 'four' is not a number"),
+        ('"4,25",1,9', "v_mean: '4,25' is not a number; write 4.25"),
         ("nan,1,9", "v_mean: 'nan' is not a finite number"),
         ("4,-1,9", "v_sd: an sd of -1 is negative"),
         ("4,1,9.5", "v_n: an n of 9.5 is not a whole number from 1"),
