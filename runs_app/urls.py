@@ -12,7 +12,6 @@ from runs_app.views import (
     parametric,
     progress,
     run_control,
-    workers,
 )
 
 urlpatterns = [
@@ -42,7 +41,7 @@ urlpatterns = [
     path("annotations/<int:pk>/remove/", annotations.annotation_remove, name="annotation_remove"),
     path("experiments/<slug:slug>/annotations/", annotations.experiment_annotations, name="experiment_annotations"),
     path("experiments/<slug:slug>/annotations/dataset/", annotations.annotated_dataset, name="annotated_dataset"),
-    path("workers/", workers.worker_list, name="worker_list"),
+    path("workers/", batches.worker_list, name="worker_list"),
     path("endpoints/", endpoints.endpoint_list, name="endpoint_list"),
     path("endpoints/new/", endpoints.endpoint_new, name="endpoint_new"),
     path("endpoints/<int:pk>/live/", endpoints.endpoint_live, name="endpoint_live"),

@@ -5,23 +5,102 @@ Operators see the tokens of all accounts.
 
 from __future__ import annotations
 
-from typing import cast
+from datetime import datetime, timedelta
+from typing import Any, cast
 
+import django_tables2 as tables
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from evalsite.lib.permissions import is_operator, readers_only
-from runs_app.forms.account import ApiTokenForm, NotificationForm
-from runs_app.models import ApiToken, Notification, NotificationChoice
-from runs_app.notifications import enqueue_sending
-from runs_app.tables.account import ApiTokenTable
+from evalsite.lib.permissions import is_member, is_operator, readers_only
+from evalsite.lib.text import number_format
+from runs_app.models import ApiToken, Experiment, Notification, NotificationChoice
+from runs_app.notifications import enqueue_sending, find_webhook_problem
+from runs_app.tables.columns import TimeColumn
 from runs_app.views.permissions import get_posted_data
 
 MAX_SHOWN_MESSAGES = 20
+DAYS = ((7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"))
+DEFAULT_DAYS = 90
+
+
+class NotificationForm(forms.ModelForm):  # type: ignore[type-arg]
+    webhook_url = forms.URLField(
+        label="Webhook", required=False, max_length=500, assume_scheme="https",
+        help_text=NotificationChoice._meta.get_field("webhook_url").help_text,
+    )  # fmt: skip
+
+    class Meta:
+        model = NotificationChoice
+        fields = ("on_end", "on_stop", "on_budget", "by_mail", "webhook_url")
+
+    def __init__(self, data: Any, *, instance: NotificationChoice, user: Any) -> None:
+        super().__init__(data, instance=instance)
+        self.user = user
+        mail = self.fields["by_mail"]
+        if not settings.EMAIL_HOST:
+            mail.disabled, mail.help_text = True, "An operator sets EVALSITE_EMAIL_HOST first."
+        elif not user.email:
+            mail.disabled, mail.help_text = True, "Your account has no mail address. An operator adds it in the admin."
+        else:
+            mail.help_text = f"To {user.email}"
+
+    def clean_webhook_url(self) -> str:
+        url: str = self.cleaned_data["webhook_url"]
+        if url and (problem := find_webhook_problem(url)):
+            raise forms.ValidationError(problem)
+        return url
+
+
+class ApiTokenForm(forms.Form):
+    label = forms.CharField(label="Name", max_length=80, help_text=ApiToken._meta.get_field("label").help_text)
+    scope = forms.ChoiceField(label="Permissions", choices=ApiToken.Scope.choices)
+    experiment = forms.ModelChoiceField(
+        Experiment.objects.none(), label="Reach", required=False, to_field_name="slug",
+        empty_label="All experiments of my account",
+    )  # fmt: skip
+    days = forms.TypedChoiceField(label="Valid for", choices=DAYS, coerce=int, initial=DEFAULT_DAYS)
+
+    def __init__(self, data: Any, user: Any) -> None:
+        super().__init__(data)
+        self.fields["experiment"].queryset = Experiment.objects.visible_to(user)  # type: ignore[attr-defined]
+        if not is_member(user):  # A viewer only reads.
+            self.fields["scope"].choices = ApiToken.Scope.choices[:1]  # type: ignore[attr-defined]
+
+    @property
+    def expires_at(self) -> datetime:
+        return timezone.now() + timedelta(days=self.cleaned_data["days"])
+
+
+class ApiTokenTable(tables.Table):
+    user = tables.Column(verbose_name="Account")
+    label = tables.Column(verbose_name="Name")
+    public_id = tables.Column(verbose_name="Begins with")
+    scope = tables.Column(verbose_name="Permissions")
+    experiment = tables.Column(verbose_name="Reach", empty_values=())
+    created_at = TimeColumn(verbose_name="Created")
+    last_used_at = TimeColumn(verbose_name="Last used", default="never")
+    expires_at = TimeColumn(verbose_name="Valid until")
+    state = tables.TemplateColumn(template_name="runs_app/partials/token_state.html")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def render_public_id(self, record: ApiToken) -> str:
+        return str(record)
+
+    def render_scope(self, record: ApiToken) -> str:
+        return record.scope
+
+    def render_experiment(self, record: ApiToken) -> str:
+        return record.experiment.slug if record.experiment else "all experiments"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

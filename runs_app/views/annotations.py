@@ -1,35 +1,138 @@
-"""The forms that add and change notes, flags and tags, and the list of an experiment's annotations."""
+"""The pages of notes, flags and tags: their forms, the list of an experiment's annotations, and datasets from it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import django_tables2 as tables
+from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app import curation
 from datasets_app.models import Item
-from datasets_app.models.datasets import CurationError
+from datasets_app.models.datasets import CurationError, slug_validator
 from datasets_app.views.permissions import redirect_back
 from evalsite.lib.permissions import is_member, members_only, readers_only
+from evalsite.lib.text import number_format
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.filters import AnnotationFilter
-from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.models.annotations import AnnotationError, AnnotationQuerySet, annotate, list_annotations
+from runs_app.models.annotations import (
+    MAX_TEXT_LENGTH,
+    MISSING,
+    AnnotationError,
+    AnnotationQuerySet,
+    annotate,
+    clean_text,
+    list_annotations,
+    read_tags,
+)
 from runs_app.models.conditions import load_labels
-from runs_app.tables.annotations import AnnotationTable
+from runs_app.tables.columns import TIGHT, TimeColumn
 from runs_app.views.permissions import get_visible_experiment, may_edit
+
+Kind = Annotation.Kind
+LABELS = {Kind.NOTE: "Note", Kind.FLAG: "Reason for the flag", Kind.TAG: "Tags"}
+EXCERPT = 300
+BUTTONS = {Kind.NOTE: "Add note", Kind.FLAG: "Flag", Kind.TAG: "Add tags"}
+
+
+class AnnotationForm(forms.Form):
+    """A note, the reason for a flag, or comma-separated tags."""
+
+    kind = forms.ChoiceField(choices=Kind.choices, widget=forms.HiddenInput())
+    text = forms.CharField(strip=False)
+
+    def __init__(self, kind: str, data: QueryDict | None = None, text: str = "") -> None:
+        kind = kind if kind in Kind.values else Kind.NOTE
+        super().__init__(data, initial={"kind": kind, "text": text}, auto_id=f"id_{kind}_%s")
+        self.annotation_kind = kind
+        field = self.fields["text"]
+        field.label = LABELS[Kind(kind)]
+        field.error_messages["required"] = MISSING[Kind(kind)]
+        limits = {"maxlength": MAX_TEXT_LENGTH, "autocomplete": "off"}
+        field.widget = (
+            forms.Textarea(attrs={**limits, "rows": 3}) if kind == Kind.NOTE else forms.TextInput(attrs=limits)
+        )
+        if kind == Kind.TAG:
+            field.help_text = "Separated by commas"
+
+    @property
+    def submit_label(self) -> str:
+        return BUTTONS[Kind(self.annotation_kind)]
+
+    def clean_text(self) -> str:
+        text: str = self.cleaned_data["text"]
+        try:
+            return (
+                ", ".join(read_tags(text))
+                if self.annotation_kind == Kind.TAG
+                else clean_text(self.annotation_kind, text)
+            )
+        except AnnotationError as error:
+            raise forms.ValidationError(str(error)) from error
+
+
+class AnnotatedDatasetForm(forms.Form):
+    """The name of a draft dataset of annotated items, and the reason for it."""
+
+    slug = forms.CharField(
+        label="Name", max_length=80, validators=[slug_validator], help_text="Lower-case letters, digits, - and _"
+    )
+    reason = forms.CharField(label="Reason", max_length=500, required=False)
+
+
+class AnnotationTable(tables.Table):
+    kind = tables.Column(attrs=TIGHT)
+    text = tables.Column(orderable=False, attrs={"td": {"class": "prose-cell"}})
+    item = tables.Column(order_by=("item__position", "item__key"), attrs={"td": {"class": "mono tight"}})
+    trial = tables.Column(empty_values=(), attrs=TIGHT)
+    condition = tables.Column(
+        accessor="trial__run__condition", orderable=False, attrs={"td": {"class": "clip clip-short"}}
+    )
+    author = tables.Column(order_by="author__username", attrs=TIGHT)
+    created_at = TimeColumn(verbose_name="Added")
+
+    class Meta:
+        model = Annotation
+        fields = ()
+        default = number_format.MISSING
+        order_by = "-created_at"
+        attrs = {"class": "data-table"}
+
+    def __init__(self, rows: Any, *, labels: Mapping[int, str], **options: Any) -> None:
+        """labels: names of the conditions, from `condition_labels`."""
+        self.labels = labels
+        super().__init__(rows, **options)
+
+    def render_text(self, value: str) -> str:
+        return value if len(value) <= EXCERPT else f"{value[:EXCERPT]}…"
+
+    def render_item(self, record: Annotation) -> SafeString:
+        return format_html('<a href="{}">{}</a>', reverse("item_page", args=[record.item_id]), record.item.key)
+
+    def render_trial(self, record: Annotation) -> SafeString | str:
+        if record.trial_id is None:
+            return number_format.MISSING
+        url = reverse("trial_detail", args=[record.trial_id])
+        return format_html('<a href="{}#annotations">{}</a>', url, record.trial_id)
+
+    def render_condition(self, record: Annotation) -> str:
+        return self.labels[record.trial.run.condition_id] if record.trial else number_format.MISSING
+
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 ANNOTATIONS = ListPage(AnnotationTable, "runs_app/experiment_annotations.html", AnnotationFilter, per_page=50)
-Kind = Annotation.Kind
 
 
 def build_panel_context(

@@ -21,8 +21,8 @@ from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import build_throughput_curve
 from runs_app.planning.manifests import sample_served_models
-from runs_app.tables.batches import BatchTable
 from runs_app.tables.trials import RecentAttemptTable
+from runs_app.views.batches import BatchTable
 from runs_app.views.permissions import get_visible_run, may_edit
 from runs_app.views.run_control import Action, build_deletion_action, list_actions
 

@@ -11,7 +11,7 @@ from datasets_app.generators.registry import load_generators
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.parametric.spec import read_space
 from datasets_app.pending_uploads import find_upload
-from runs_app.forms.parametric import SAMPLE, append_task
+from runs_app.views.parametric import SAMPLE, append_task
 from tests import factories
 from tests.factories.files import build_upload
 

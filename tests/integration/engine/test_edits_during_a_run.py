@@ -8,8 +8,8 @@ from evalsite.lib.ops.commands import update_fields
 from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.model_state import note_call
 from runs_app.engine.worker_registration import WorkerRegistration
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
+from runs_app.views.endpoints import EndpointForm, LanguageModelForm
 from tests.factories.engine import admit
 
 

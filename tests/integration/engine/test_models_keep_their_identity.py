@@ -9,8 +9,8 @@ from django.urls import reverse
 from grading_app.grading.consistency_check import find_differences
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.views.endpoints import EndpointForm, LanguageModelForm
 from tests import factories
 from tests.factories.call_outcomes import build_outcome_result
 from tests.factories.engine import admit

@@ -10,12 +10,12 @@ from runs_app import run_control
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.forms.experiments import LaunchedExperimentForm
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.model_lists import Repricing, apply_repricings
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
 from runs_app.models.runs import Unbounded
+from runs_app.views.endpoints import EndpointForm, LanguageModelForm
 from tests import factories
 from tests.factories.call_outcomes import build_outcome_result
 from tests.factories.engine import admit

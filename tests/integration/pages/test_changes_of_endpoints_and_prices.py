@@ -9,8 +9,8 @@ from django.forms import model_to_dict
 
 from evalsite.lib.history import StatusChange, format_for_history
 from runs_app import model_lists
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.views.endpoints import EndpointForm, LanguageModelForm
 from tests import factories
 
 

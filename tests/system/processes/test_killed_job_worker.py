@@ -17,8 +17,8 @@ from grading_app.study_import.import_jobs import CHECK
 from grading_app.study_import.import_jobs import TASK as STUDY_TASK
 from grading_app.study_import.stored_rows import request_move, store_rows
 from grading_app.views.files import SNAPSHOT_TASK
-from runs_app.forms.parametric import SAMPLE
 from runs_app.tasks import maintain
+from runs_app.views.parametric import SAMPLE
 from tests import factories
 from tests.integration.export.test_stored_experiments import make_archived
 from tests.system.processes.workers import ROOT, get_data_dir, get_database_url, wait_until
