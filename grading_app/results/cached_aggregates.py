@@ -71,7 +71,7 @@ StepReporter = Callable[[str], None]
 """Reports the current step of a computation."""
 MAX_ANSWERS_PER_REQUEST = 20_000
 """The maximum number of answers that are summed while the page waits, about 50 ms."""
-RESULTS_VERSION = 8  # Increase it when figures look different or show other numbers. This outdates browsers' copies.
+RESULTS_VERSION = 9  # Increase it when figures look different or show other numbers. This outdates browsers' copies.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from evalsite.lib.web.form_fields import NamedChoiceField
 from grading_app.models import BlindReading
 from grading_app.results.comparison.condition_sides import ConditionSide
-from grading_app.results.scope import MISSING_WRONG, ScopeForm
+from grading_app.results.scope import MISSING_CHOICES, ScopeForm
 from grading_app.results.scores import Measure, match_measure
 from runs_app.models import Experiment
 
@@ -54,7 +54,7 @@ class CompareForm(forms.Form):
     missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
-        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+        choices=MISSING_CHOICES,
     )
     margin = forms.FloatField(
         label="Equivalence margin",

@@ -153,7 +153,7 @@ def make_condition_table(
             "score_ci": score.interval,
             "sd": score.sd,
             "se": score.se,
-            "n": (score.n, score.planned),
+            "n": (score.scored, score.planned),
             "missing": score.missing_text,
             "best": "Best" if board.is_best(row, measure) else "",
             "cost_per_answer": row.cost_per_answer,
@@ -192,7 +192,7 @@ def _list_spread_columns(measure: Measure) -> list[ResultColumn]:
 def _describe_missing(scores: Iterable[ConditionScore]) -> list[str]:
     found = list(scores)
     if any(one.filled for one in found):
-        return ["Answers without a score count as wrong here."]
+        return ["Answers without a score count as the lowest score here."]
     return ["Answers without a score are excluded."] if any(one.missing for one in found) else []
 
 
@@ -233,7 +233,7 @@ def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
                 "bias": near.bias if near else None,
                 "score": score.mean,
                 "score_ci": score.interval,
-                "n": (score.n, score.planned),
+                "n": (score.scored, score.planned),
                 "missing": score.missing_text,
             }
         )

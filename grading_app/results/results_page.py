@@ -5,7 +5,7 @@ A figure's texts and numbers are part of the page; its picture is drawn from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from grading_app.results.leaderboard_tables import (
     make_leaderboard_table,
 )
 from grading_app.results.scope import MISSING_WRONG
-from grading_app.results.scores import Measure, load_scores
+from grading_app.results.scores import ConditionScore, Measure, load_scores
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics import item_scores
@@ -205,9 +205,8 @@ def _conclude(
         test = "not tested"
     averaged = f", each averaged over {lead.averaged} conditions" if lead.averaged > 1 else ""
     scores = [row.scores[measure.key] for row in board.rows]
-    answers = f"{sum(one.n for one in scores):,} of {sum(one.planned for one in scores):,} answers"
     common = f"{lead.pair.items:,}{f' common items of {found.asked:,}' if lead.pair.items < found.asked else ' items'}"
-    on_items = f"On items like these: {common}{averaged}, {answers} with a score."
+    on_items = f"On items like these: {common}{averaged}, {_describe_answers(scores)}."
     if not is_error and lead.fixed and lead.fixed.low is not None:
         fixed = statistic_format.format_difference_interval(lead.fixed.low, lead.fixed.high, is_share)
         on_items += f" On these items alone, the interval is {fixed}."
@@ -226,6 +225,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
         )
     (row,) = board.rows
     score = row.scores[measure.key]
+    basis_of_score = _describe_answers([score])
     if board.rated_with_norms and (closeness := board.closeness.get(measure.key)):
         near = closeness.conditions.get(row.condition)
         if near is not None and near.r is not None:
@@ -234,7 +234,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
                 "Closeness to people",
                 f"{row.label} correlates with people at r = {statistic_format.format_coefficient(near.r)}.",
                 f"{measure.label}: 95 % interval {ends}",
-                scope=f"On items like these: {near.items:,} items.",
+                scope=f"On items like these: {near.items:,} items, {basis_of_score}.",
             )
     if score.mean is None:
         return Conclusion(measure.label, "No answer has a score yet.", f"{score.planned:,} answers are planned")
@@ -245,8 +245,15 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
         measure.label,
         f"{row.label} {verb} {statistic_format.format_mean(score.mean, measure.is_share)}.",
         basis,
-        scope=f"On items like these: {score.items:,} items, {score.n:,} of {score.planned:,} answers with a score.",
+        scope=f"On items like these: {score.items:,} items, {basis_of_score}.",
     )
+
+
+def _describe_answers(scores: Sequence[ConditionScore]) -> str:
+    """Return how many of the planned answers have a score, and whether the others count."""
+    filled = "; the others count as the lowest score" if any(one.filled for one in scores) else ""
+    scored, planned = sum(one.scored for one in scores), sum(one.planned for one in scores)
+    return f"{scored:,} of {planned:,} answers with a score{filled}"
 
 
 def describe_lead(board: Leaderboard, measure: Measure) -> str:

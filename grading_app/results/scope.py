@@ -25,6 +25,7 @@ EXCLUSION_LABELS = {
 }
 MAX_EXCLUDED_ITEMS = 200  # The maximum number of items that a scope may exclude one by one.
 MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
+MISSING_CHOICES = [("", "Excluded"), (MISSING_WRONG, "Counted as the lowest score")]
 FAMILY_OF_MEASURES = "measures"
 
 
@@ -108,7 +109,7 @@ class ScopeForm(forms.Form):
     missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
-        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+        choices=MISSING_CHOICES,
     )
     exclude = forms.MultipleChoiceField(
         label="Exclude", required=False, choices=list(EXCLUSION_LABELS.items()), widget=forms.CheckboxSelectMultiple

@@ -161,7 +161,12 @@ class ConditionScore:
 
     @property
     def planned(self) -> int:
-        return self.n + self.missing - self.filled
+        return self.scored + self.missing
+
+    @property
+    def scored(self) -> int:
+        """The number of answers that have a score, without the missing answers that count in n."""
+        return self.n - self.filled
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -19,7 +19,7 @@ from grading_app.models import BlindReading
 from grading_app.results.frames import estimate_conditions, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.leaderboard_tables import make_outcome_table
-from grading_app.results.scope import MISSING_WRONG
+from grading_app.results.scope import MISSING_CHOICES, MISSING_WRONG
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable
 from grading_app.views.blind import get_blind_context
@@ -80,6 +80,7 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
         return None  # Paused runs have not ended, and names stay hidden beside scores.
     scores = estimate_conditions(experiment) if totals.done <= MAX_SCORED_ANSWERS else []
     first = [row for row in scores if row["measure"] == scores[0]["measure"]]
+    are_missing = any(row["missing"] for row in first)
     recently = timezone.now() - GRADING_TIME
     ended = any(run.finished_at and run.finished_at > recently for run in runs)
     return {
@@ -87,6 +88,7 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
             {
                 "name": row["condition"],
                 "text": f"{100 * row['mean']:.0f} %" if row["is_share"] else f"{row['mean']:.2f}",
+                "basis": f"{row['n']:,} of {row['n'] + row['missing']:,} scored" if are_missing else "",
             }
             for row in first[:MAX_NAMED_SCORES]
         ],
@@ -118,7 +120,7 @@ class BoardForm(forms.Form):
     missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
-        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+        choices=MISSING_CHOICES,
     )
 
     def __init__(self, data: Any, labels: dict[int, str]) -> None:
@@ -165,6 +167,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         "editable": may_edit(request, experiment),
         "results": results,
         "screen": screen,
+        "counts_missing": form.cleaned_data.get("missing") == MISSING_WRONG,
         **blind,
     }
     if results is not None:

@@ -154,6 +154,12 @@ def _build_leaderboard(
             merged[row["condition"]] |= {name: row[name] for name, *_ in LEADERBOARD_COLUMNS if name in row}
     rows = sorted(merged.values(), key=lambda row: row["mae"])
     best = next(row for row in rows if row["condition"] != POOLED)
+    items = f"{best['items']} {'common ' if note else ''}items"
+    error, sentence = f"mean absolute error: {statistic_format.format_number(best['mae'])} over {items}", ""
+    if has_best and len(rows) == 1:
+        sentence = f"{best['condition']} has this {error}."
+    elif has_best:
+        sentence = f"{best['condition']} has the lowest {error}. No test compares these errors here."
     return ResultTable(
         "norm_leaderboard",
         "Conditions by their agreement with the norms",
@@ -163,11 +169,7 @@ def _build_leaderboard(
             *(ResultColumn(name, label, kind) for name, label, kind in LEADERBOARD_COLUMNS),  # type: ignore[arg-type]
         ],
         rows,
-        sentence=f"{best['condition']} has the lowest mean absolute error: "
-        f"{statistic_format.format_number(best['mae'])} over {best['items']} {'common ' if note else ''}items. "
-        "No test compares these errors here."
-        if has_best
-        else "",
+        sentence=sentence,
         notes=[*([note] if note else []), "Sort by any column. The tables below have intervals.", TOO_FEW],
         page_columns=("condition", "items", "difference", "r", "rho", "ccc", "icc21", "mae", "rmse"),
         is_sortable=True,

@@ -87,7 +87,8 @@ def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
             yield label, load_analysis_data(replace(scope, exclude=scope.exclude | {name}))
     if int(data.scores.missing.sum()) or scope.missing == MISSING_WRONG:
         if scope.missing == MISSING_EXCLUDED:
-            yield "Answers without a score counted as wrong", load_analysis_data(replace(scope, missing=MISSING_WRONG))
+            other = replace(scope, missing=MISSING_WRONG)
+            yield "Answers without a score counted as the lowest score", load_analysis_data(other)
         else:
             other = replace(scope, missing=MISSING_EXCLUDED)
             yield "Answers without a score excluded", load_analysis_data(other)

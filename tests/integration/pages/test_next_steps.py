@@ -87,6 +87,19 @@ def test_the_end_of_progress_names_the_score_of_each_condition(client):
     assert "Done. 100 answers: big 94 %, tiny 66 %. See results" in read_text(read_progress(client, experiment))
 
 
+def test_the_end_of_progress_says_how_many_answers_have_a_score(client):
+    experiment = make_ended(
+        client,
+        lambda item, *_: {"answer": item.target if item.position else "no idea"},
+        scorers=["numeric"],
+        dataset=factories.make_dataset("numbers", [{"key": f"k{n}", "input": "?", "target": "7"} for n in range(3)]),
+    )
+    Run.objects.update(status="done")
+    grade(experiment, by="test")
+    text = read_text(read_progress(client, experiment))
+    assert re.search(r"Done\. 3 answers: \S+.* 100 % \(2 of 3 scored\)\. See results", text)
+
+
 def test_while_calls_are_under_way_progress_does_not_say_done(client):
     experiment = make_ended(client, answer_right)
     Run.objects.update(status="running")

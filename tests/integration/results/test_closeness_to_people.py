@@ -9,6 +9,7 @@ from scipy import stats
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from runs_app.models import Trial
 from tests import factories
+from tests.integration.results.test_analysis_sections import build_tables
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
@@ -103,6 +104,31 @@ def test_the_page_leads_with_closeness_and_shows_mean_ratings_second(study, clie
     assert conclusion.is_certain
     assert "On items like these: 24 items" in conclusion.basis
     assert sorted(response.context["screen"].items.head) == ["People", "far", "near"]
+
+
+def test_the_closeness_of_one_model_says_how_many_answers_have_a_rating(client):
+    items = [{"key": f"photo-{at}", "norms": {"valence": get_norm(at)}} for at in range(ITEMS)]
+    experiment = factories.make_experiment(
+        "single",
+        dataset=factories.make_dataset("few-photographs", items),
+        models=[factories.make_model("only")],
+        dimensions=[factories.make_dimension("valence")],
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_: (
+                {"rating": int(np.clip(round(get_norm(item.position)) + item.position % 2, 1, 7))}
+                if item.position > 2
+                else {"answer": "No.", "refused": True}
+            ),
+        )
+    client.force_login(experiment.owner)
+    response = client.get(reverse("experiment_results", args=["single"]))
+    (conclusion,) = response.context["screen"].conclusions
+    assert conclusion.basis.endswith("On items like these: 21 items, 21 of 24 answers with a score.")
+    sentence = build_tables(experiment)["norm_leaderboard"].sentence
+    assert sentence.startswith("only has this mean absolute error: ")
 
 
 def test_a_study_without_norms_compares_mean_ratings(client):

@@ -101,14 +101,19 @@ def test_the_leaderboard_has_the_numbers_behind_the_figures(client, quiz):
 def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
     fast = read_records(client, quiz, missing="wrong")["fast"]
     assert (float(fast["numeric"]), int(fast["numeric_n"])) == (pytest.approx(18 / 40), 40)
-    assert "count as wrong here" in open_page(client, quiz, missing="wrong").content.decode()
+    page = open_page(client, quiz, missing="wrong")
+    assert "count as the lowest score here" in page_text(page)
+    (conclusion,) = page.context["screen"].conclusions
+    assert conclusion.basis.endswith("116 of 120 answers with a score; the others count as the lowest score.")
+    assert "All figures except that of costs, and the list of items, leave them out." in page_text(page)
+    assert "leave them out" not in page_text(open_page(client, quiz))
 
 
 def test_the_url_contains_the_treatment_of_unreadable_answers(client, quiz):
     chosen = open_page(client, quiz, missing="wrong").content.decode()
     assert "?missing=wrong&amp;table=leaderboard&amp;format=csv" in chosen
     later = open_page(client, quiz).content.decode()
-    assert "count as wrong here" not in later
+    assert "count as the lowest score here" not in later
     assert "missing=wrong" not in later
 
 
@@ -188,11 +193,11 @@ def test_the_first_measure_has_the_table_and_all_others_are_below(client, quiz):
 
 
 def test_missing_answers_that_count_as_wrong_are_counted_once(client, quiz):
-    for query, n in (({}, 36), ({"missing": "wrong"}, 40)):
+    for query in ({}, {"missing": "wrong"}):
         page = open_page(client, quiz, **query)
         row = next(row for row in page.context["first"]["table"].rows if row["condition"] == "fast")
-        assert tuple(row["n"]) == (n, 40)
-        assert f">{n} of 40</a>" in page.content.decode()
+        assert tuple(row["n"]) == (36, 40)
+        assert ">36 of 40</a>" in page.content.decode()
         assert row["missing"] == "4 unreadable"
 
 

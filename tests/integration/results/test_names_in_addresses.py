@@ -63,7 +63,7 @@ def test_a_form_error_lists_the_choices(client):
     errors = client.get(address, {"measure": "bleu", "wave": "third", "missing": "50%"}).context["form"].errors
     assert "existing measures: exact_match" in errors["measure"][0]
     assert 'existing waves: 0 "first wave", 1 "second"' in errors["wave"][0]
-    assert errors["missing"] == ['50% is not one of the choices. There are wrong "Counted as wrong".']
+    assert errors["missing"] == ['50% is not one of the choices. There are wrong "Counted as the lowest score".']
 
 
 @pytest.mark.parametrize(
