@@ -226,6 +226,7 @@ def test_the_file_is_a_snapshot_that_another_site_imports(archived):
     stored = store_rows(archived, by="test", reason="space")
     imported = import_snapshot(stored.path, archived.owner).experiment
     assert Trial.objects.filter(run__experiment=imported, status="done").count() == 6
+    assert Rating.objects.given().filter(trial__run__experiment=imported).count() == stored.counts["rows"]["ratings"]
 
 
 def test_a_changed_or_missing_file_brings_nothing_back(archived):
@@ -455,7 +456,7 @@ def test_pages_of_queues_say_where_the_ratings_are(archived, client):
     assert client.get(draft.get_absolute_url()).status_code == 200
 
 
-def test_a_stored_experiment_can_be_deleted_but_not_its_runs():
+def test_a_stored_experiment_can_be_deleted_but_not_its_runs(plain_pictures):
     archived = make_archived(rated=False)
     store_rows(archived, by="test")
     with pytest.raises(TransitionError, match="bring them back first"):

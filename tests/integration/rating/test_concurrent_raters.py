@@ -61,7 +61,7 @@ def test_a_rating_during_a_release_waits_without_an_error():
     assert not rater.ratings.exists()
 
 
-def wait_for_a_blocked_session():
+def wait_for_a_blocked_session(number=1):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with connection.cursor() as cursor:
@@ -69,7 +69,7 @@ def wait_for_a_blocked_session():
             cursor.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             )
-            if cursor.fetchone()[0]:
+            if cursor.fetchone()[0] >= number:
                 return
         time.sleep(0.01)
     pytest.fail("nobody waited for the queue")
