@@ -5,7 +5,7 @@ The summary is for the form, the design page and the launch.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -79,10 +79,17 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         if design.experiment.pk
         else []
     )
+    by_cell: dict[tuple[int | None, str], list[Run]] = defaultdict(list)
+    by_model: dict[int | None, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_cell[run.condition.model_id, get_condition_hash(run.condition.condition_id)].append(run)
+        by_model[run.condition.model_id].append(run)
     estimator = _CellEstimator(
         design,
         wave_label,
-        runs=runs,
+        runs_by_cell=by_cell,
+        tokens_by_model={key: compute_observed_tokens(of_model) for key, of_model in by_model.items()},
+        pooled_tokens=compute_observed_tokens(runs),
         remaining=points.count_remaining_cases(design.experiment, design.adaptive, design.points)
         if design.adaptive and pilot is None and not design.is_dev
         else {},
@@ -142,15 +149,18 @@ def _has_dev_trials(design: Design) -> bool:
 class _CellEstimator:
     """The data behind one estimate.
 
-    `remaining` has the cases that open points may still get, by run, and `share` is their likely part. `cached_by_cell`
-    has the number of answers in the response cache, by the hash of a cell. `dev` has the planned trials of the policy
-    `dev`, by run. With `counts_pilots`, counters cannot tell which trials of a pilot exist, because the policy `dev`
-    planned others.
+    `runs_by_cell` has the runs of a cell in any wave, by model and hash: two endpoints may serve equal models.
+    `tokens_by_model` and `pooled_tokens` are observed in the runs of a model, and in all runs. `remaining` has the
+    cases that open points may still get, by run, and `share` is their likely part. `cached_by_cell` has the number of
+    answers in the response cache, by the hash of a cell. `dev` has the planned trials of the policy `dev`, by run. With
+    `counts_pilots`, counters cannot tell which trials of a pilot exist, because the policy `dev` planned others.
     """
 
     design: Design
     wave_label: str
-    runs: list[Run]
+    runs_by_cell: Mapping[tuple[int | None, str], list[Run]]
+    tokens_by_model: Mapping[int | None, ObservedTokens | None]
+    pooled_tokens: ObservedTokens | None
     remaining: Mapping[int, int]
     share: float
     cached_by_cell: Mapping[str, int]
@@ -158,13 +168,8 @@ class _CellEstimator:
     counts_pilots: bool
 
     def estimate_cell(self, cell: Cell, n_trials: int) -> _CellCost:
-        # The runs of this cell in any wave. The model must match too, because two endpoints may serve equal models.
         hash12, model = get_condition_hash(cell.condition_id), cell.model.key
-        cell_runs = [
-            run
-            for run in self.runs
-            if run.condition.model_id == model and get_condition_hash(run.condition.condition_id) == hash12
-        ]
+        cell_runs = self.runs_by_cell.get((model, hash12), [])
         in_wave = [run for run in cell_runs if run.wave.label == self.wave_label]
         n_planned = sum(self._count_planned(run, n_trials) for run in in_wave)
         # The calls still to make: planned trials that have not ended, plus trials that planning would add.
@@ -175,18 +180,17 @@ class _CellEstimator:
         to_do = waiting + (sum(in_rounds) if in_rounds else max(0, n_trials - n_planned))
         likely = round(to_do * self.share)
         # All runs make their calls in the same order. So the trials done here are the first ones in the cache.
-        n_cached = self.cached_by_cell.get(get_condition_hash(cell.condition_id), 0) - sum(
-            run.n_done for run in in_wave
-        )
+        n_cached = self.cached_by_cell.get(hash12, 0) - sum(run.n_done for run in in_wave)
+        ceiling = self.design.get_ceiling(cell)
         return _CellCost(
             to_do,
             likely,
-            ceiling=self.design.get_ceiling(cell),
+            ceiling=ceiling,
             expected=self.design.get_prices(cell).compute_expected_cost(
-                self.design.get_ceiling(cell),
+                ceiling,
                 own=compute_observed_tokens(cell_runs),
-                group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
-                pooled=compute_observed_tokens(self.runs),
+                group=self.tokens_by_model.get(model),
+                pooled=self.pooled_tokens,
             ),
             discount=self.design.get_discount(cell),
             cached=max(0, min(n_cached, likely)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -84,19 +84,24 @@ class _RequestShape:
 
 
 def _bound_text_tokens(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
-    """Return the largest count by the tokenizer, or by bytes without a tokenizer. Cache counts of frozen datasets."""
-    try:
-        if rule.tokenizer is not None and dataset.is_draft:
-            return _count_largest(rule, shape, dataset)
-        if rule.tokenizer is not None:
-            key = f"largest-text-{hash_content([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
-            largest: int | None = cache.get(key)
-            if largest is None:
-                largest = _count_largest(rule, shape, dataset)
-                cache.set(key, largest, CACHED_S)
-            return largest
-    except token_counter.CountError:
-        pass  # `describe_token_rules` reports this beside the price.
+    """Return the largest count by the tokenizer, or by bytes without a tokenizer."""
+    if rule.tokenizer is not None:
+        try:
+            return _remember(rule.description, shape, dataset, lambda: _count_largest(rule, shape, dataset))
+        except token_counter.CountError:
+            pass  # `describe_token_rules` reports this beside the price.
+    return _remember("bytes", shape, dataset, lambda: _count_largest_bytes(shape, dataset))
+
+
+def _remember(rule: str, shape: _RequestShape, dataset: Dataset, count: Callable[[], int]) -> int:
+    """Return the count, from the cache if the dataset is frozen: models with equal rules share it."""
+    if dataset.is_draft:
+        return count()
+    key = f"largest-text-{hash_content([rule, dataset.pk, dataset.content_hash, shape.identity])}"
+    return cache.get_or_set(key, count, CACHED_S) or 0
+
+
+def _count_largest_bytes(shape: _RequestShape, dataset: Dataset) -> int:
     longest = _order_by_size(shape.prompt, dataset)[:CANDIDATES]
     return max((tokens.estimate_by_bytes(texts) for item in longest for texts in shape.iter_requests(item)), default=0)
 

@@ -4,6 +4,8 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from datasets_app.models import Asset
 from runs_app.models import LanguageModel, Run, Sampler
@@ -13,6 +15,7 @@ from runs_app.pricing import tokens
 from tests.factories.drafts import (
     make_draft_dimension,
     make_draft_experiment,
+    make_draft_sampler,
     make_question_prompt,
     make_questions,
     make_rehearsal_model,
@@ -130,6 +133,22 @@ def test_done_trials_are_excluded_and_observed_tokens_give_the_expected_cost():
     assert forecast.basis == {"own": 6, "pooled": 10}
     assert (forecast.coverage, forecast.expected_usd) == (1.0, 16 * each)
     assert forecast.ceiling_usd > forecast.expected_usd
+
+
+def test_an_estimate_of_many_models_needs_no_more_queries_than_of_two():
+    sampler = make_draft_sampler("greedy")
+
+    def count_queries(slug, n_models):
+        models = [make_rehearsal_model(f"{slug}-{number}") for number in range(n_models)]
+        prompts = [make_question_prompt(slug)]
+        experiment = make_draft_experiment(
+            slug, dataset=make_questions(["x"], slug=slug), models=models, prompts=prompts, samplers=[sampler]
+        )
+        with CaptureQueriesContext(connection) as queries:
+            assert estimate(experiment).trials == n_models
+        return len(queries)
+
+    assert count_queries("many", 12) == count_queries("two", 2)
 
 
 def test_without_observations_the_expected_cost_equals_the_ceiling():
