@@ -181,7 +181,8 @@ class DrawnJudgesForm(forms.Form):
         self.experiment = experiment
         rubrics = select_usable(Rubric, experiment).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics.order_by("name", "-version"), label=rubric_label)
-        new_rubric = reverse("library_new", args=["rubrics"])
+        here = reverse("experiment_draw_judges", args=[experiment.slug])
+        new_rubric = f"{reverse('library_new', args=['rubrics'])}?next={here}"
         add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Create another rubric")
         self.models = LanguageModel.objects.visible_to(user)
         self.draw_form = self._make_draw_form(data)

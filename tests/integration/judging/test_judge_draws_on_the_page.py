@@ -102,3 +102,13 @@ def test_a_tampered_draw_is_refused(study):
     page = client.post(PAGE, {**form_data, "draw-pinned": "x" + form_data["draw-pinned"]})
     assert "Draw again" in page.content.decode()
     assert not Grader.objects.exists()
+
+
+def test_what_a_page_without_judges_creates_leads_back_to_it(study):
+    client = sign_in(factories.make_user("operator", superuser=True))
+    for page, new in (
+        ("/experiments/pilot/judge/", "/library/new/judge/?next="),
+        ("/experiments/pilot/item-rubrics/", "/library/new/rubrics/?starter=writer&amp;next="),
+        (PAGE, "/library/new/rubrics/?next="),
+    ):
+        assert f'href="{new}{page}"' in client.get(page).content.decode()
