@@ -245,7 +245,7 @@ FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
 UPLOAD_BYTES = 1152 * 2**20  # All files of one request: items and images of 512 MiB each, norms of 128 MiB.
-LARGE_BODY_CHECK = "evalsite.api.large_bodies.is_sent_by_an_account"  # The web server asks it first.
+LARGE_BODY_CHECK = "evalsite.api.token_middleware.is_sent_by_an_account"  # The web server asks it first.
 FILE_UPLOAD_HANDLERS = [
     "evalsite.lib.web.uploads.BoundedUpload",
     "django.core.files.uploadhandler.MemoryFileUploadHandler",

@@ -10,8 +10,16 @@ from ninja import Query, Router
 
 from datasets_app.models import Dataset, Item
 from evalsite.api import reach
-from evalsite.api.pages import PageQuery, read_page
-from evalsite.api.schemas import DatasetOut, DatasetPage, ItemPage, ModelPage, PromptOut, PromptPage
+from evalsite.api.schemas import (
+    DatasetOut,
+    DatasetPage,
+    ItemPage,
+    ModelPage,
+    PageQuery,
+    PromptOut,
+    PromptPage,
+    read_page,
+)
 from runs_app.models import LanguageModel, Prompt
 
 MAX_VERSION = 2**31 - 1

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, cast
 
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils import timezone
 from ninja import Query, Router
 from pydantic import Field
 
 from evalsite.api import reach
-from evalsite.api.idempotency import PARAMETER, answer_once
-from evalsite.api.pages import LARGEST_KEY, PageQuery, decode_cursor, encode_cursor, read_page
 from evalsite.api.problems import Problem
 from evalsite.api.reach import FILTERED, find_wave, read_filters
 from evalsite.api.schemas import (
+    LARGEST_KEY,
     ChangedOut,
     CreateIn,
     EstimateOut,
@@ -24,12 +27,16 @@ from evalsite.api.schemas import (
     ExperimentPage,
     LaunchIn,
     LaunchOut,
+    PageQuery,
     ReasonIn,
     ResultsOut,
     RowPage,
     RunOut,
     RunPage,
     ScopeIn,
+    decode_cursor,
+    encode_cursor,
+    read_page,
 )
 from grading_app.grading.judging.grader_specs import create_experiment
 from grading_app.publish.export.file_formats import Extract
@@ -39,7 +46,7 @@ from grading_app.results.status_report import build_status_report
 from grading_app.results.stored_results import get_results
 from runs_app import run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
-from runs_app.models import Experiment, Run, Wave
+from runs_app.models import ApiAnswer, Experiment, Run, Wave
 from runs_app.planning.cost_estimate import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec
 from runs_app.planning.work import PlanError
@@ -47,7 +54,18 @@ from runs_app.planning.work import PlanError
 router = Router(auth=reach.AccessToken(reach.READ), tags=["Experiments"])
 runs = reach.AccessToken(reach.RUN)
 administers = reach.AccessToken(reach.ADMIN)
-ONCE = {"parameters": [PARAMETER]}
+KEY_HEADER = "Idempotency-Key"  # A request that is sent twice with one key acts once.
+ONCE = {
+    "parameters": [
+        {
+            "in": "header",
+            "name": KEY_HEADER,
+            "required": False,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+            "description": "A text of your choice. If you repeat the request with it, nothing happens twice.",
+        }
+    ]
+}
 NUMBERS = ("mean", "low", "high", "se", "sd", "method", "reason", "n", "items", "missing", "reasons", "effective_n")
 Number = Annotated[int, Field(ge=1, le=LARGEST_KEY)]
 
@@ -372,3 +390,36 @@ def _write_score(measure: Measure, condition: str, category: str | None, score: 
         "of": score.planned,
         **{name: getattr(score, name) for name in NUMBERS},
     }
+
+
+def answer_once(request: HttpRequest, status: int, act: Callable[[], dict[str, Any]]) -> JsonResponse:
+    """Return what `act` returns, or the stored answer if the account sent this request before with the same key.
+
+    The key and the effects of `act` are one transaction. A second request waits for the first one: the unique index
+    holds it until the first transaction ends. After an error nothing is stored, so the request can be repeated.
+    """
+    key = request.headers.get(KEY_HEADER, "")
+    if not key:
+        return JsonResponse(act(), status=status)
+    if len(key) > 128 or not key.isprintable():
+        raise Problem(
+            422, "The idempotency key cannot be used.", [(KEY_HEADER, "must have 1 to 128 printable characters")]
+        )
+    request_hash = hashlib.sha256(
+        b"\n".join([str(request.method).encode(), request.get_full_path().encode(), request.body])
+    ).hexdigest()
+    with transaction.atomic():
+        ApiAnswer.objects.filter(user=request.user.pk, created_at__lt=timezone.now() - ApiAnswer.KEPT).delete()
+        row, is_new = ApiAnswer.objects.get_or_create(
+            user_id=cast(int, request.user.pk), key=key, defaults={"request_hash": request_hash}
+        )
+        if row.request_hash != request_hash:
+            raise Problem(422, "The idempotency key belongs to another request.", [(KEY_HEADER, "was used before")])
+        if is_new:
+            response = JsonResponse(act(), status=status)
+            ApiAnswer.objects.filter(pk=row.pk).update(status=status, content=response.content.decode())
+            return response
+    replay = JsonResponse({}, status=row.status)
+    replay.content = row.content
+    replay["Idempotent-Replayed"] = "true"
+    return replay

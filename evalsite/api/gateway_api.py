@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import queue
 import random
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,14 +23,13 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.api import reach
-from evalsite.api.calls_in_thread import answer_in_thread
 from evalsite.api.kept_values import KeptValues
 from evalsite.api.model_routes import Route, find_route, list_models
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.problem_responses import build_gateway_error, make_gateway_error
 from runs_app.engine.admission import Claim
 from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, find_cached_call
-from runs_app.engine.external_queue import ExternalQueue
+from runs_app.engine.external_queue import Executors, ExternalQueue
 from runs_app.engine.recovery import OUTAGES
 from runs_app.engine.response_cache import build_cached_reply
 from runs_app.llm.calls import CallFailure
@@ -40,6 +42,7 @@ from runs_app.llm.external_requests import (
     find_session,
 )
 from runs_app.llm.forwarded_exchange import EVENT_STREAM, ForwardedExchange, read_forwarded
+from runs_app.llm.http_transport import close_session
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import ApiToken, Experiment, ExternalCall
 
@@ -357,3 +360,70 @@ def _build_reply(exchange: ForwardedExchange, form: str, failure: CallFailure | 
 
 def _refuse(request: HttpRequest, refusal: Refused) -> HttpResponse:
     return make_gateway_error(request, refusal.status, refusal.message, refusal.code)
+
+
+class RequestThread(Executor):
+    """An executor whose work is done by the thread that iterates over it. It yields everything that is no work."""
+
+    def __init__(self) -> None:
+        self.entries: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.entries.put((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def __iter__(self) -> Iterator[Any]:
+        while (entry := self.entries.get()) is not None:
+            if not isinstance(entry, tuple):
+                yield entry
+                continue
+            future, work = entry
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - the other thread raises it
+                future.set_exception(error)
+
+
+def answer_in_thread(answer: Callable[[ExternalQueue], Awaitable[Any]]) -> HttpResponse | StreamingHttpResponse:
+    """Return the response to a call. The call is recorded when its response is complete."""
+    thread = RequestThread()
+
+    async def run() -> None:
+        calls = ExternalQueue(Executors(thread, thread, thread), record_after_s=0)
+        try:
+            reply = await answer(calls)
+            thread.entries.put(reply)
+            if reply.pieces is not None:
+                async for piece in reply.pieces:
+                    thread.entries.put(piece)
+        except BaseException as error:  # noqa: BLE001 - the thread of the request raises it
+            thread.entries.put(error)
+        finally:
+            await calls.finish()
+            await close_session()
+            thread.entries.put(None)
+
+    threading.Thread(target=asyncio.run, args=(run(),), daemon=True).start()
+    entries = iter(thread)
+    reply = next(entries)
+    if isinstance(reply, BaseException):
+        raise reply
+
+    def list_pieces() -> Iterator[bytes]:
+        try:
+            for entry in entries:
+                if isinstance(entry, BaseException):
+                    raise entry
+                yield entry
+        finally:
+            for _ in entries:  # The program has left: the call goes on to its end.
+                pass
+
+    if reply.pieces is None:
+        for _ in entries:
+            pass
+        return HttpResponse(reply.body, status=reply.status, headers=reply.headers)
+    return StreamingHttpResponse(
+        list_pieces(), status=reply.status, headers=reply.headers | {"Cache-Control": "no-cache"}
+    )

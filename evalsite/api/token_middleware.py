@@ -6,7 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable
 
+from django.contrib.auth import get_user
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
+from django.http.cookie import parse_cookie
 from django.utils.cache import get_conditional_response, patch_vary_headers
 from ninja.utils import check_csrf
 
@@ -22,6 +26,24 @@ from evalsite.lib.web.problem_responses import (
 )
 from evalsite.lib.web.sign_in import get_client_address
 from runs_app.models import ApiAllowance, ApiToken
+
+
+def is_sent_by_an_account(cookies: str, authorization: str) -> bool:
+    """Return whether the request has the session of a user or a usable access token, by these two headers.
+
+    A request with the header Authorization counts by its token alone, as in `TokenMiddleware`.
+    """
+    close_old_connections()
+    try:
+        if authorization:
+            return ApiToken.objects.find_bearer(authorization) is not None
+        request = HttpRequest()
+        request.COOKIES = parse_cookie(cookies)
+        SessionMiddleware(lambda _: HttpResponse()).process_request(request)
+        return bool(get_user(request).is_authenticated)
+    finally:
+        close_old_connections()
+
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 MAX_GUESSES = 100

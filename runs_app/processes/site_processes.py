@@ -6,9 +6,12 @@ restored backup holds claims, batch leases, workers and tasks of the processes o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import socket
+import tempfile
 import threading
 import time
 import urllib.request
@@ -16,9 +19,11 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 from django.db.models import F
@@ -26,14 +31,13 @@ from django.utils import timezone
 from django_q.conf import Conf
 from django_q.models import OrmQ
 from django_q.signing import BadSignature, SignedPackage
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from evalsite.lib.ops import handover
 from evalsite.lib.ops.connection_pooler import refuse_transaction_pooling
 from evalsite.lib.ops.data_folder import explain_unusable, restrict_folder
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.postgres import Embedded
-from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES
-from evalsite.lib.ops.static_files import collect_static_files
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, StartFailed, Supervisor
 from evalsite.lib.text.number_format import format_count
 from runs_app.engine.leases import sweep_expired
@@ -45,27 +49,16 @@ from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 from runs_app.taskqueue.task_payloads import check_task
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
-
-
 WEB_GRACE_S = 8.0
-
-
 WEB_FIRST_S = 30.0  # Other processes start when the web server answers, or after this time.
-
-
 QUEUE_GRACE_S = 25.0  # A stopping drain, and the gateway, wait 10 s for their calls in flight.
-
-
 MIGRATION_LOCK = 0x65766C73  # The key of an advisory lock.
-
-
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-
-
 DEBUG_ERROR = (
     "--host {host}: EVALSITE_DEBUG is on, so error pages show settings and code to everybody. Unset EVALSITE_DEBUG to"
     " serve other machines, or omit --host to serve only this machine."
 )
+STATIC_FILES = "EVALSITE_STATIC_ROOT"  # Only `up` sets it, for its web server: the folder of the collected files.
 
 
 def add_address_options(parser: ArgumentParser) -> None:
@@ -185,6 +178,38 @@ def serve(
             gateway_end.close()
             with suppress(DatabaseError):
                 requeue_tasks(channel)
+
+
+def collect_static_files(parent: Path) -> Path:
+    """Collect the static files into a folder of `parent` named for their content, and return it.
+
+    Names of files change with their content, so browsers may keep them. The folder appears when it is complete.
+    Folders of other contents are deleted.
+    """
+    sources = {name: Path(storage.path(name)) for finder in get_finders() for name, storage in finder.list([])}
+    digest = hashlib.sha256(f"{version('django')} {version('whitenoise')}".encode())
+    for name in sorted(sources):
+        digest.update(f"\0{name}\0".encode() + sources[name].read_bytes())
+    folder = parent / digest.hexdigest()[:16]
+    if not folder.is_dir():
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=parent) as scratch:
+            _collect(sources, Path(scratch) / folder.name)
+            (Path(scratch) / folder.name).rename(folder)
+    for other in parent.iterdir():
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def _collect(sources: dict[str, Path], folder: Path) -> None:
+    storage = CompressedManifestStaticFilesStorage(location=folder)
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
+    for name, _, processed in storage.post_process({name: (storage, name) for name in sources}):
+        if isinstance(processed, Exception):
+            raise RuntimeError(f"the static file {name} cannot be collected") from processed
 
 
 def _collect_static_files() -> dict[str, str]:

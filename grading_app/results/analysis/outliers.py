@@ -9,7 +9,7 @@ import numpy as np
 from django.urls import reverse
 
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.figures.residuals import MAX_Z
+from grading_app.results.figures.analysis import MAX_Z
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.item_scores import Floats
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from django.conf import settings
 
-from evalsite.api.calls_in_thread import RequestThread
+from evalsite.api.gateway_api import RequestThread
 from runs_app.engine.admission import Claim
 from runs_app.engine.external_calls import EndedCall, ExternalRequest, NotAdmitted, begin_calls
 from runs_app.engine.external_queue import Executors, ExternalQueue, open_spool

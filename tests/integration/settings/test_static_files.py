@@ -6,7 +6,7 @@ import json
 import pytest
 from django.contrib.staticfiles import finders
 
-from evalsite.lib.ops.static_files import collect_static_files
+from runs_app.processes.site_processes import collect_static_files
 
 
 @pytest.fixture
