@@ -1,14 +1,17 @@
 """The views of the list of datasets, of one dataset and its details, and of the actions on a whole dataset.
 
-A dataset is a gallery or a table of items. The actions are sampling and the transitions, each a POST with its reason.
+A dataset is a gallery or a table of items, filtered by the query string. The actions are sampling and the transitions,
+each a POST with its reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import django_filters as df
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
@@ -18,7 +21,6 @@ from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app import curation, item_pagination
-from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, DraftActionForm, SampleForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import CurationError, list_keys
@@ -29,10 +31,52 @@ from evalsite.lib.favourites import change_star
 from evalsite.lib.history import StatusChange, TransitionError
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.filters import FavouriteFilter, YesNoFilter
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 
 SHOWN_CATEGORIES = 200
+NO_CATEGORY = " "  # No category has this name, because the import strips names.
+
+
+class DatasetFilter(df.FilterSet):
+    q = df.CharFilter(
+        label="Name, title or source", method="filter_names", widget=forms.TextInput(attrs={"type": "search"})
+    )
+    status = df.ChoiceFilter(choices=Dataset.Status.choices, empty_label="Any")
+    favourite = FavouriteFilter(label="Favourites")
+
+    class Meta:
+        model = Dataset
+        fields = ["q", "status"]
+
+    def filter_names(self, datasets: QuerySet[Dataset], _name: str, text: str) -> QuerySet[Dataset]:
+        return datasets.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(source__icontains=text))
+
+
+class ItemFilter(df.FilterSet):
+    q = df.CharFilter(label="Key or text", method="filter_texts", widget=forms.TextInput(attrs={"type": "search"}))
+    category = df.CharFilter(label="Category", method="filter_category", strip=False, widget=forms.Select)
+    excluded = YesNoFilter(label="Excluded", field_name="excluded")
+    image = YesNoFilter(label="Image", method="filter_image")
+
+    class Meta:
+        model = Item
+        fields: list[str] = []
+
+    def __init__(self, *args: Any, categories: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "Any"), *((name or NO_CATEGORY, name or "No category") for name in categories)]
+        self.form.fields["category"].widget.choices = choices
+
+    def filter_texts(self, items: QuerySet[Item], _name: str, text: str) -> QuerySet[Item]:
+        return items.filter(Q(key__icontains=text) | Q(input__icontains=text))
+
+    def filter_category(self, items: QuerySet[Item], _name: str, name: str) -> QuerySet[Item]:
+        return items.filter(category=name.strip())
+
+    def filter_image(self, items: QuerySet[Item], _name: str, has_image: bool) -> QuerySet[Item]:
+        return items.filter(image__isnull=not has_image)
 
 
 class Category(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django import forms
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,6 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.form_fields import NamedChoiceField
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.cached_aggregates import has_many_answers
@@ -34,10 +36,9 @@ from grading_app.results.comparison.condition_sides import (
     list_sides,
     parse_experiment_slug,
 )
-from grading_app.results.forms import FILTERS, CompareForm
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.scope import MISSING_WRONG
-from grading_app.results.scores import Measure, count_missing
+from grading_app.results.scope import MISSING_CHOICES, MISSING_WRONG
+from grading_app.results.scores import Measure, count_missing, match_measure
 from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.waves import (
     WaveComparison,
@@ -55,10 +56,53 @@ from runs_app.views.permissions import get_visible_experiment
 PER_PAGE = 20
 MAX_RECENT = 30  # Experiments in the choice besides the chosen experiments.
 
+FILTERS = {
+    "all": "All",
+    "gained": "Gained",
+    "lost": "Lost",
+    "both_wrong": "Both wrong",
+    "both_right": "Both right",
+    "equal": "Equal",
+}
 RATED_LABELS = {
     "gained": "B higher",
     "lost": "B lower",
 }  # The labels of filters for scores that are not right or wrong.
+
+
+class CompareForm(forms.Form):
+    a = forms.ChoiceField(label="A")
+    b = forms.ChoiceField(label="B")
+    measure = NamedChoiceField(label="Measure", required=False)
+    missing = forms.ChoiceField(
+        label="Answers without a score",
+        required=False,
+        choices=MISSING_CHOICES,
+    )
+    margin = forms.FloatField(
+        label="Equivalence margin",
+        required=False,
+        widget=forms.NumberInput(attrs={"step": "any", "min": "0"}),
+    )
+    filter = forms.ChoiceField(required=False, choices=list(FILTERS.items()), widget=forms.HiddenInput())
+
+    def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Sequence[Measure]) -> None:
+        super().__init__(data)
+        groups = [(slug, [(side.reference, side.name) for side in rows]) for slug, rows in sides.items() if rows]
+        for name, choices in (
+            ("a", groups),
+            ("b", groups),
+            ("measure", [(measure.key, measure.label) for measure in measures]),
+        ):
+            field: Any = self.fields[name]
+            field.choices = choices
+        field.find_key = lambda name: match_measure(measures, name).key
+
+    def clean_margin(self) -> float | None:
+        margin: float | None = self.cleaned_data["margin"]
+        if margin is not None and not 0 < margin < 1e9:
+            raise forms.ValidationError("Enter a number above 0, or leave it empty.")
+        return margin
 
 
 @require_safe

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import django_tables2 as tables
 from django.contrib import messages
 from django.http import (
     FileResponse,
@@ -16,14 +17,18 @@ from django.http import (
     StreamingHttpResponse,
 )
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.job_texts import describe_snapshot_job
 from datasets_app.models import BackgroundJob
 from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
@@ -40,9 +45,9 @@ from grading_app.publish.forms import FigureForm, ParticipantsForm, SnapshotForm
 from grading_app.results.figure import Figure
 from grading_app.results.scope import ScopeForm
 from grading_app.results.table import CONTENT_TYPES as TABLE_TYPES
-from grading_app.views.tables.reports import SnapshotTable
 from grading_app.views.tables_and_figures import STATE_LENGTH, make_svg_response, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
+from runs_app.tables.columns import CountColumn, TimeColumn
 from runs_app.views.permissions import get_chosen_wave, get_editable_experiment, get_visible_experiment, may_edit
 
 TABLE_FORMATS = {"csv": "csv", "md": "md", "tex": "latex"}
@@ -63,6 +68,42 @@ EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL, PUBLICATION)
 SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
 # The time limit of a task that writes all tables. It is below the retry time of the queue.
 TIMEOUT_SECONDS = 3000
+DIGEST_PART = 16  # Digits of a digest after which a line may break.
+
+
+class SnapshotTable(tables.Table):
+    created_at = TimeColumn(seconds=True, verbose_name="Time")
+    reason = tables.Column(verbose_name="Purpose", empty_values=())
+    actor = tables.Column(verbose_name="By")
+    trials = CountColumn(accessor="rows__trials")
+    gradings = CountColumn(accessor="rows__gradings")
+    digest = tables.Column(verbose_name="Digest (sha256)")
+    size = tables.Column(verbose_name="File")
+
+    class Meta:
+        orderable = False
+
+    def __init__(self, snapshots: list[Snapshot], slug: str) -> None:
+        super().__init__(snapshots)
+        self.slug = slug
+
+    def render_reason(self, record: Snapshot) -> SafeString | str:
+        if not record.label:
+            return record.reason
+        return format_html("<strong>{}</strong> {}", record.label, record.reason)
+
+    def render_digest(self, value: str) -> SafeString:
+        parts = ((value[start : start + DIGEST_PART],) for start in range(0, len(value), DIGEST_PART))
+        return format_html('<span class="mono">{}</span>', format_html_join("", "{}<wbr>", parts))
+
+    def render_size(self, record: Snapshot) -> SafeString:
+        return format_html(
+            '<a href="{}" download aria-label="Snapshot {} as a zip">{} zip, {}</a>',
+            reverse("snapshot_file", args=[self.slug, record.digest]),
+            record.digest[:12],
+            tags.icon("download"),
+            filesizeformat(record.size),
+        )
 
 
 @require_safe

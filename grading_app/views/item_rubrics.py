@@ -5,25 +5,59 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import django_tables2 as tables
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, uses_admin
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.rubrics import ConfirmForm, CorrectionForm, TextReasonForm, WriterForm
-from grading_app.views.tables.gradings import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError
+from runs_app.tables.columns import NUMBER
 from runs_app.views.permissions import get_editable_experiment
+
+
+class TextSetTable(tables.Table):
+    name = tables.Column(verbose_name="Set", attrs={"td": {"class": "primary"}}, order_by=("name", "-version"))
+    status = tables.Column()
+    dataset = tables.Column()
+    n_texts = tables.Column(verbose_name="Texts", attrs=NUMBER)
+    created_by = tables.Column(verbose_name="By")
+    created_at = tables.Column(verbose_name="Created", attrs={"td": {"class": "tight"}})
+
+    class Meta:
+        model = TextSet
+        fields = ()
+        order_by = ("name",)
+        default = number_format.MISSING
+
+    def render_name(self, record: TextSet) -> SafeString:
+        return format_html('<a href="{}">{}</a>', reverse("text_set", args=[record.name, record.version]), record)
+
+    def render_status(self, record: TextSet) -> SafeString:
+        return tags.status_badge(record.status, label=record.get_status_display())
+
+    def render_n_texts(self, value: int) -> str:
+        return number_format.format_count(value)
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value)
+
 
 PER_PAGE = 25
 TEXT_SETS = ListPage(TextSetTable, "grading_app/item_rubrics/text_sets.html")

@@ -28,12 +28,12 @@ from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import Grading
 from grading_app.results.analysis.data import narrow_scores
-from grading_app.results.forms import MatrixForm
 from grading_app.results.frames import load_condition_labels
 from grading_app.results.item_answers import MAX_MESSAGES, ItemAnswers, get_answer_page, load_transcript
 from grading_app.results.item_matrix import (
     AMOUNTS,
     ItemSelection,
+    MatrixForm,
     get_items_per_page,
     load_cells,
     load_norm_means,

@@ -12,17 +12,22 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+import django_tables2 as tables
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import members_only
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.models import ShareLink
@@ -43,9 +48,9 @@ from grading_app.views.reports import (
     make_figure_response,
     make_file_response,
 )
-from grading_app.views.tables.reports import ShareLinkTable
 from grading_app.views.tables.results import make_html_table
 from grading_app.views.tables_and_figures import make_svg_response, read_theme, read_width, svg_policy
+from runs_app.tables.columns import TimeColumn
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100
@@ -58,6 +63,25 @@ HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
 }
 Public = Callable[..., HttpResponse]
+
+
+class ShareLinkTable(tables.Table):
+    scope = tables.Column(verbose_name="Shows")
+    label = tables.Column(verbose_name="For")
+    created_at = tables.Column(verbose_name="Created")
+    expires_at = TimeColumn(verbose_name="Valid until", attrs={})
+    state = tables.TemplateColumn(template_name="grading_app/partials/share_link_state.html")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def render_scope(self, record: ShareLink) -> str:
+        return f"{record.get_scope_display()}{', with costs' if record.shows_costs else ''}"
+
+    def render_created_at(self, record: ShareLink) -> SafeString:
+        author = record.created_by or number_format.MISSING
+        return format_html("{}, {}", tags.local_time(record.created_at), author)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

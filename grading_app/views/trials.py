@@ -1,27 +1,36 @@
-"""The list of trials, filtered and paginated by key, and the page of one trial."""
+"""The list of trials, filtered and paginated by key, and the page of one trial, with the verdicts on its answer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+import django_tables2 as tables
 from django.db.models import Prefetch, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.long_text import build_text_response
-from grading_app.models import GradeCondition, Grading
+from grading_app.models import GradeCondition, Grading, SupersededVerdict
 from grading_app.views.filters import TrialFilter
-from grading_app.views.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models.annotations import group_by_trial
 from runs_app.models.totals import Totals
 from runs_app.prompt_preview import rebuild_turns
+from runs_app.tables.columns import NUMBER, TimeColumn
 from runs_app.tables.trials import AttemptTable, ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.trial_order import (
@@ -40,6 +49,7 @@ CURSORS = ("after", "before")
 MAX_SCORE_COLUMNS = 6  # In the list. The page of a trial shows all scores.
 PREFERENCES_LABEL = "Preferences of judges and people between two answers"
 MAX_VERDICTS = 100  # Each judge compares an answer with those of every other condition, in both orders.
+MAX_RAW = 160  # Characters of the text from which a grader read the score.
 
 
 @require_safe
@@ -312,3 +322,116 @@ def _restrict_to_item(search: trial_pagination.Search, trial: Trial, filter_: Tr
     item_id = trial.item_id
     items = [item_id] if item_id is not None and (search.items is None or item_id in search.items) else []
     return replace(search, runs=runs, items=items, rest=search.rest & Q(dimension=trial.dimension_id))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVerdict:
+    """A row of the table: a verdict in the words of the page."""
+
+    by: GradeCondition
+    verdict: SafeString | str
+    reason: SafeString | str
+    created_at: datetime | None
+    superseded_at: datetime | None = None
+
+
+class VerdictTable(tables.Table):
+    """The verdicts on an answer. heading: of the column of verdicts, which holds numbers if it is "Score"."""
+
+    by = tables.Column()
+    verdict = tables.Column()
+    reason = tables.Column()
+    created_at = TimeColumn(verbose_name="Graded")
+    superseded_at = TimeColumn(verbose_name="Replaced")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def __init__(self, verdicts: list[ShownVerdict], heading: str = "Score", label: str = "") -> None:
+        is_former = any(verdict.superseded_at for verdict in verdicts)
+        attrs = {"class": "data-table", "aria-label": label} if label else None
+        super().__init__(verdicts, exclude=() if is_former else ("superseded_at",), attrs=attrs)
+        column = self.columns["verdict"].column
+        column.verbose_name, column.attrs = heading, NUMBER if heading == "Score" else {}
+
+    def render_by(self, value: GradeCondition) -> SafeString:
+        return format_html('<span class="chip">{}</span> {}', value.get_kind_display(), value.label)
+
+
+def list_gradings(gradings: Iterable[Grading], trial: int) -> list[ShownVerdict]:
+    """Return the gradings as rows of the page of the trial with this key."""
+    rows = []
+    for grading in gradings:
+        score = (
+            tags.score(grading.score) if grading.parse_ok else tags.status_badge("failed", label=grading.parse_error)
+        )
+        details = format_html_join(" ", '<span class="chip">{}: {}</span>', grading.details)
+        call = _render_judge_link(grading.judged_by_id, trial)
+        reason = _join([_render_reasoning(grading.reasoning), details, _render_raw(grading.score_raw), call])
+        rows.append(ShownVerdict(grading.condition, score, reason, grading.created_at))
+    return rows
+
+
+def list_preferences(preferences: Iterable[Mapping[str, Any]], trial: int) -> list[ShownVerdict]:
+    """Return the preferences between this answer and others, each from a dict with the position of this answer."""
+    rows = []
+    for preference in preferences:
+        row, order = preference["row"], {"a": "first", "b": "second"}.get(preference["position"])
+        verdict: SafeString | str
+        if row.parse_error:
+            verdict = tags.status_badge("failed", label=row.parse_error)
+        elif row.winner == "tie":
+            verdict = "Tie"
+        elif not preference["position"]:
+            verdict = str(row.get_winner_display())
+        else:
+            verdict = format_html("<strong>{}</strong>", "This answer") if preference["won"] else "The other answer"
+        if order is not None:
+            other = _render_trial_link(preference["other"])
+            verdict = format_html('{} <span class="muted">shown {}, compared with {}</span>', verdict, order, other)
+        reason = _join([_render_reasoning(row.reasoning), _render_judge_link(row.judged_by_id, trial)])
+        rows.append(ShownVerdict(row.condition, verdict, reason, row.created_at))
+    return rows
+
+
+def list_former_verdicts(verdicts: Iterable[SupersededVerdict]) -> list[ShownVerdict]:
+    rows = []
+    for former in verdicts:
+        content = former.content
+        verdict: SafeString | str
+        if error := content.get("parse_error"):
+            verdict = tags.status_badge("failed", label=error)
+        elif former.winner:
+            verdict = format_html("{} against {}", former.winner, _render_trial_link(former.rival_id))
+        else:
+            verdict = tags.score(former.score)
+        reason = _join([_render_reasoning(content.get("reasoning")) or _render_raw(content.get("score_raw"))])
+        rows.append(ShownVerdict(former.condition, verdict, reason, former.given_at, former.superseded_at))
+    return rows
+
+
+def _render_judge_link(call: int | None, trial: int) -> SafeString:
+    """Return a link to the judge's call, unless the page shows that call."""
+    if call is None or call == trial:
+        return tags.EMPTY
+    return format_html('<a href="{}">The judge\'s call</a>', reverse("trial_detail", args=[call]))
+
+
+def _render_trial_link(trial: int | None) -> SafeString:
+    return format_html('<a href="{}">trial {}</a>', reverse("trial_detail", args=[trial]), trial)
+
+
+def _render_reasoning(text: str | None) -> SafeString:
+    return format_html('<p class="grading-reasoning">{}</p>', text) if text else tags.EMPTY
+
+
+def _render_raw(text: str | None) -> SafeString:
+    if not text:
+        return tags.EMPTY
+    shown = Truncator(text).chars(MAX_RAW)
+    return format_html('<span class="muted">read <span class="mono">{}</span></span>', shown)
+
+
+def _join(parts: list[SafeString]) -> SafeString | str:
+    return format_html_join(" ", "{}", ((part,) for part in parts if part)) or number_format.MISSING

@@ -9,8 +9,8 @@ from grading_app.grading.rating.queue_results import QuestionResult
 from grading_app.models import RatingQueue, Rubric, Snapshot
 from grading_app.results.raters.grader_rows import make_strength_table
 from grading_app.results.raters.pairwise_stats import RankedCondition
+from grading_app.views.files import SnapshotTable
 from grading_app.views.tables.rating import make_question_table
-from grading_app.views.tables.reports import SnapshotTable
 
 
 def read_cells(table, *names):

@@ -7,7 +7,7 @@ import pytest
 from django.utils.html import strip_tags
 
 from grading_app.models import GradeCondition, Grading, Preference, SupersededVerdict
-from grading_app.views.tables.gradings import VerdictTable, list_former_verdicts, list_gradings, list_preferences
+from grading_app.views.trials import VerdictTable, list_former_verdicts, list_gradings, list_preferences
 from runs_app.models import Endpoint, LanguageModel, Preflight, Wave
 from runs_app.models.totals import Totals
 from runs_app.monitoring.progress import WaveTotals
