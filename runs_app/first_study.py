@@ -156,7 +156,8 @@ def guess_question(dataset: Dataset) -> Guess:
     if not targets:
         text = _get_text("plain", image) if has_text else f"{image}Describe this image in one sentence."
         return Guess(text, "", "The items have no target. People or a judge can grade the answers later.")
-    text = _get_text("answer-line", image) if has_text else f"{image}What does this image show?\n\n{_get_answer_line()}"
+    answer_line = str(GENERAL_PROMPTS["answer-line"]["messages"][0]["content"]).rpartition("\n")[2]
+    text = _get_text("answer-line", image) if has_text else f"{image}What does this image show?\n\n{answer_line}"
     if all(NUMBER.match(target) for target in targets):
         return Guess(text, "numeric", "Every target is a number.")
     return Guess(text, "exact_match", "The items have a target.")
@@ -164,10 +165,6 @@ def guess_question(dataset: Dataset) -> Guess:
 
 def _get_text(name: str, image: str) -> str:
     return image + str(GENERAL_PROMPTS[name]["messages"][0]["content"])
-
-
-def _get_answer_line() -> str:
-    return str(GENERAL_PROMPTS["answer-line"]["messages"][0]["content"]).rpartition("\n")[2]
 
 
 def list_variables(item: Item) -> list[str]:

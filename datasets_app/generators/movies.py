@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from io import StringIO
 from itertools import combinations
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -117,14 +116,14 @@ def _read_film(number: int, row: Sequence[str]) -> Film:
 
 
 @cache
-def load_installed_films(path: Path = FILMS) -> FilmTable:
+def load_installed_films() -> FilmTable:
     """Return the films of the installed table."""
-    return FilmTable(read_films(path.read_text(encoding="utf-8")))
+    return FilmTable(read_films(FILMS.read_text(encoding="utf-8")))
 
 
-def hash_films(path: Path = FILMS) -> str:
+def hash_films() -> str:
     """Return the SHA-256 of the installed table."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(FILMS.read_bytes()).hexdigest()
 
 
 def draw(params: MoviesParams, rng: Random) -> Case:

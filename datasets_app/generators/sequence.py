@@ -73,7 +73,7 @@ def draw(params: SequenceParams, rng: Random) -> Case:
             "multiply": f"Multiply the term before by {step}.",
             "fibonacci": "Add the two terms before.",
         }[params.base],
-        *(_describe_rule(*rule) for rule in rules),
+        *(f"If {condition.text}, {'add' if change > 0 else 'subtract'} {abs(change)}." for condition, change in rules),
     ]
     first_terms = ", ".join(map(str, terms[:SHOWN_TERMS]))
     text = "\n".join([
@@ -97,10 +97,6 @@ def compute_next_term(terms: list[int], base: str, step: int, rules: list[Rule])
     for condition, change in rules:
         value += change if condition.holds(position, value) else 0
     return value
-
-
-def _describe_rule(condition: SequenceCondition, change: int) -> str:
-    return f"If {condition.text}, {'add' if change > 0 else 'subtract'} {abs(change)}."
 
 
 def explain(case: Case) -> str:

@@ -94,14 +94,13 @@ def read_norm_table(
     file: FileToRead,
     items: Mapping[str, str],
     mapping: Mapping[str, str] | None = None,
-    limits: Limits = LIMITS,
     watch: Watch | None = None,
 ) -> NormReading:
     """Read norms for `items` (key -> category), as `read_norms` does, in a separate process."""
     scratch = ScratchFolder()
     request = {"items": dict(items), "mapping": dict(mapping or {})}
     try:
-        _run_task(scratch, "norms", {"norms": file}, limits, limits.preview_seconds, watch, **request)
+        _run_task(scratch, "norms", {"norms": file}, LIMITS, LIMITS.preview_seconds, watch, **request)
         return load_readings(scratch)[1]
     except FileError as error:
         reading = NormReading()

@@ -123,7 +123,6 @@ def draw_examples(
     count: int,
     *,
     avoid: Container[str],
-    seed: int = EXAMPLES_SEED,
     version: int | None = None,
 ) -> list[Case]:
     """Return worked examples for a prompt, with inputs that differ from each other and from those in `avoid`.
@@ -132,7 +131,9 @@ def draw_examples(
     The list is shorter than `count` if the parameters allow too few different cases.
     """
     examples: dict[str, Case] = {}
-    for case in islice(draw_cases(base_task, params, seed=seed, version=version), MAX_DRAWS_PER_EXAMPLE * count):
+    for case in islice(
+        draw_cases(base_task, params, seed=EXAMPLES_SEED, version=version), MAX_DRAWS_PER_EXAMPLE * count
+    ):
         if case.input not in avoid:
             examples.setdefault(case.input, case)
         if len(examples) == count:

@@ -48,14 +48,15 @@ def _check_depth(value: Any) -> None:
     """
     level = [value]
     for _ in range(MAX_LEVELS):
-        level = [part for outer in level if isinstance(outer, dict | list) for part in _list_members(outer)]
+        level = [
+            part
+            for outer in level
+            if isinstance(outer, dict | list)
+            for part in (outer.values() if isinstance(outer, dict) else outer)
+        ]
         if not level:
             return
     raise ValueError(_describe_depth_limit())
-
-
-def _list_members(outer: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(outer.values()) if isinstance(outer, dict) else outer
 
 
 def _describe_depth_limit() -> str:

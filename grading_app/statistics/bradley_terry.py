@@ -231,7 +231,8 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
     ses, z = np.sqrt(np.maximum(np.diag(covariance), 0)), normal_quantile(confidence)
     rows = _make_result(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
     total = float(comparisons.total.sum())
-    return BradleyTerry(_describe_formula(smoothing), rows, covariance, confidence, "information matrix", total)
+    formula = "Bradley-Terry" + (f", {smoothing:g} wins added each way for each pair" if smoothing else "")
+    return BradleyTerry(formula, rows, covariance, confidence, "information matrix", total)
 
 
 def bradley_terry_by_items(
@@ -366,10 +367,6 @@ def _add_smoothing(wins: Floats, smoothing: float) -> Floats:
     if smoothing < 0:
         raise ValueError("smoothing must not be negative")
     return wins + smoothing * ((wins + wins.swapaxes(-1, -2)) > 0)
-
-
-def _describe_formula(smoothing: float) -> str:
-    return "Bradley-Terry" + (f", {smoothing:g} wins added each way for each pair" if smoothing else "")
 
 
 def _make_result(

@@ -188,7 +188,11 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     if not form.is_valid():
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
     if (name, file_format) == ("all", "pdf"):
-        return _stream_all_figures(request, experiment)
+        # Many figures take long, so a separate process makes one PDF of them.
+        arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", f"--query={request.GET.urlencode()}"]
+        response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
+        response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
+        return response
     figure = source.find_figure(name) if file_format in FILE_FORMATS else None
     if figure is None:
         raise Http404
@@ -200,14 +204,6 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     disposition = "inline" if file_format == "svg" else "attachment"
     headers = {"Content-Disposition": f'{disposition}; filename="{slug}-{name}.{file_format}"'}
     return HttpResponse(content, content_type=kind, headers=headers)
-
-
-def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
-    """Stream one PDF with every figure from a separate process, because many figures take long."""
-    arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", f"--query={request.GET.urlencode()}"]
-    response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
-    response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
-    return response
 
 
 @require_safe

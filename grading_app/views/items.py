@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import django_tables2 as tables
+import numpy as np
 from django.core.paginator import Paginator
 from django.db.models import Q
 from django.db.models.functions import Left
@@ -191,7 +192,8 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     """Return one page of rows, in two queries for its items and its cells, and one for norms."""
     pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
     page = pages.get_page(request.GET.get("page"))
-    page_scores = scores.select_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
+    positions = np.arange(len(scores.items))
+    page_scores = scores.select_items((positions >= page.start_index() - 1) & (positions < page.end_index()))
     items, conditions = page_scores.items.tolist(), page_scores.conditions.tolist()
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
@@ -230,13 +232,6 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
         "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
         "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
     }
-
-
-def _describe_range(scores: ItemScores, first: int, last: int) -> Any:
-    import numpy as np
-
-    positions = np.arange(len(scores.items))
-    return (positions >= first) & (positions < last)
 
 
 def _get_page_url(request: HttpRequest, number: int) -> str:

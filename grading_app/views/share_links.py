@@ -41,7 +41,6 @@ from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.leaderboard_tables import BEST_NOTE, make_leaderboard_table
 from grading_app.results.plot_style import WIDE
 from grading_app.results.stored_results import get_leaderboard
-from grading_app.results.table import ResultTable
 from grading_app.views.reports import (
     get_stored_document,
     list_page_sections,
@@ -130,7 +129,9 @@ def link_required(scope: str, *, has_results: bool = True) -> Callable[[Public],
             elif link is not None and not link.experiment.is_stored and (not scope or link.shows(scope)):
                 try:
                     if has_results and link.experiment.runs_a_plan:
-                        response = _render_waiting_page(request, link, token)
+                        if not request.path.endswith("/"):  # No page stands in place of a file or a figure.
+                            raise Http404
+                        response = _render_page(request, "waiting", _make_context(link, token))
                     else:
                         response = view(request, link, token, **named)
                 except Http404:
@@ -175,13 +176,6 @@ def _render_page(request: HttpRequest, name: str, context: dict[str, Any], statu
     return HttpResponse(page, status=status)
 
 
-def _render_waiting_page(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    """Return the page in place of results. Raise Http404 for a file or a figure."""
-    if not request.path.endswith("/"):
-        raise Http404
-    return _render_page(request, "waiting", _make_context(link, token))
-
-
 def _make_context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
     whole = link.scope == ShareLink.Scope.EXPERIMENT
     return {"link": link, "experiment": link.experiment, "token": token, "is_whole": whole, **more}
@@ -219,15 +213,12 @@ def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> Htt
     board = get_leaderboard(BoardQuery(link.experiment))
     table = make_leaderboard_table(board) if board and board.measures else None
     if table is not None:
-        table = _drop_empty_columns(table if link.shows_costs else drop_money_columns(table))
+        table = table if link.shows_costs else drop_money_columns(table)
+        # Without columns of texts that are empty in every row, such as who is best on a measure.
+        columns = [one for one in table.columns if one.kind != "text" or any(row.get(one.name) for row in table.rows)]
+        table = replace(table, columns=columns)
     context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
     return _render_page(request, "leaderboard", context)
-
-
-def _drop_empty_columns(table: ResultTable) -> ResultTable:
-    """Return the table without columns of texts that are empty in every row, such as who is best on a measure."""
-    columns = [one for one in table.columns if one.kind != "text" or any(row.get(one.name) for row in table.rows)]
-    return replace(table, columns=columns)
 
 
 @link_required(ShareLink.Scope.EXPERIMENT, has_results=False)

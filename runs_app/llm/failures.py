@@ -187,18 +187,14 @@ def read_retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime
     if seconds is not None:
         return _clamp(seconds)
     if header:
-        return _parse_seconds_until(header, now or parse_reply_time(headers))
+        try:
+            moment = parsedate_to_datetime(header)
+        except (TypeError, ValueError):
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _clamp((moment - (now or parse_reply_time(headers))).total_seconds())
     delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
     return _clamp(float(delay[1])) if delay and _parse_number(delay[1]) is not None else None
-
-
-def _parse_seconds_until(date: str, now: datetime) -> float | None:
-    try:
-        moment = parsedate_to_datetime(date)
-    except (TypeError, ValueError):
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return _clamp((moment - now).total_seconds())
 
 
 def _clamp(seconds: float) -> float:

@@ -163,13 +163,10 @@ def render(
 def count_rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
     """Return the number of characters of the rendered turns, without rendering them. An image counts as zero."""
     return sum(
-        len(turn["content"]) + sum(_count_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
+        len(turn["content"])
+        + sum(len(variables.get(match[1], "")) - len(match[0]) for match in VARIABLE.finditer(turn["content"]))
         for turn in prompt
     )
-
-
-def _count_growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
-    return len(variables.get(match.group(1), "")) - len(match.group())
 
 
 def substitute(template: str, variables: Mapping[str, str]) -> str:

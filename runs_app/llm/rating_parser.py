@@ -74,7 +74,9 @@ def parse_rating(text: str | None, scale: RatingScale) -> Parsed:
     for step, parsed in find_json_objects(visible):
         by_key = {key.lower(): value for key, value in parsed.items()}
         if "rating" in by_key:
-            return _parse_object(by_key, step, scale)
+            rating, error = _read_rating(by_key["rating"], scale)
+            reasoning = by_key.get("reasoning")
+            return Parsed(rating, reasoning if isinstance(reasoning, str) else None, step, error)
     rating, error = _find_first_integer(visible, scale)
     return Parsed(rating, None, "digit" if rating is not None else "", error)
 
@@ -102,12 +104,6 @@ def _iter_json_candidates(text: str) -> Iterator[tuple[Step, str]]:
 def _list_fenced_blocks(text: str) -> list[str]:
     """Return the texts between pairs of fences, without the language name of the opening one."""
     return [re.sub(r"\A[A-Za-z]*\s", "", block) for block in text.split(FENCE)[1::2]]
-
-
-def _parse_object(answer: dict[str, Any], step: Step, scale: RatingScale) -> Parsed:
-    reasoning = answer.get("reasoning")
-    rating, error = _read_rating(answer["rating"], scale)
-    return Parsed(rating, reasoning if isinstance(reasoning, str) else None, step, error)
 
 
 def _read_rating(value: Any, scale: RatingScale) -> tuple[int | None, RatingError | None]:

@@ -34,7 +34,9 @@ class Pace:
 
 def measure_pace(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
     """Return the pace of these runs. Make one query over the last active hour, for at most 360 rows."""
-    tick = _find_tick_start(now or timezone.now())
+    now = now or timezone.now()
+    # The current tick is excluded, because it is incomplete and would look slow.
+    tick = datetime.fromtimestamp(now.timestamp() - now.timestamp() % TICK.total_seconds(), tz=now.tzinfo)
     points = [(at, n) for at, n in _load_points([run.pk for run in runs]) if at < tick]
     per_minute = _measure_rate(points, tick)
     return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
@@ -46,12 +48,6 @@ def _load_points(run_ids: list[int]) -> list[tuple[datetime, int]]:
     recent = ticks.filter(at__gt=Subquery(last) - CURVE_WINDOW)
     ended = recent.order_by("at").values("at").annotate(ended=Sum(F("done") + F("failed")))
     return [(row["at"], row["ended"]) for row in ended]
-
-
-def _find_tick_start(now: datetime) -> datetime:
-    """Return the start of the current tick. Rates exclude this tick, because it is incomplete and would look slow."""
-    seconds = now.timestamp()
-    return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
 
 
 def _measure_rate(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
@@ -119,12 +115,6 @@ def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
     attempts: Counter[str] = Counter()
     for run in runs:
         attempts.update(run.errors)
-    failed, to_retry = _count_failed_by_class(runs)
-    return [ErrorLine(name, n, failed[name], to_retry[name]) for name, n in (attempts | failed).most_common()]
-
-
-def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
-    """Return the currently failed trials by error class, of all runs and of runs whose trials can be retried."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
     final = {run.pk for run in runs if run.status == Run.Status.CANCELLED or not run.is_callable_here}
@@ -133,7 +123,7 @@ def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[s
         for run_id, name, n in trials.values_list("run_id", "error_class").annotate(n=Count("pk")):
             failed[name] += n
             to_retry[name] += 0 if run_id in final else n
-    return failed, to_retry
+    return [ErrorLine(name, n, failed[name], to_retry[name]) for name, n in (attempts | failed).most_common()]
 
 
 def count_unusable_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:

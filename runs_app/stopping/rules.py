@@ -205,7 +205,8 @@ class StoppingRule:
             return Decision("more", "there is no answer yet")
         width = self.half_width(tally)
         if self.abortht is not None and tally.truncation > self.abortht:
-            return Decision("abort", f"{_describe_truncation(tally)}, above the limit of {self.abortht:.1%}", width)
+            truncated = f"{tally.truncated:,} of {tally.cases:,} answers were truncated ({tally.truncation:.1%})"
+            return Decision("abort", f"{truncated}, above the limit of {self.abortht:.1%}", width)
         target = self.target(tally.truncation)
         if target is None:
             return Decision("enough", f"{tally.cases:,} cases, and the rule has no target interval", width)
@@ -266,10 +267,6 @@ def _find_cases_until(rule: StoppingRule, per_round: int, width: Callable[[int],
         return target is None or width(min(n * per_round, rule.maximum)) <= target
 
     return min((bisect_left(rounds, True, key=stops) + 1) * per_round, rule.maximum)
-
-
-def _describe_truncation(tally: Cases) -> str:
-    return f"{tally.truncated:,} of {tally.cases:,} answers were truncated ({tally.truncation:.1%})"
 
 
 def _describe_effective_size(counts: Tally | PointRatings) -> str:

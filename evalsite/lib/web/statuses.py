@@ -115,17 +115,11 @@ def compute_segments(parts: Sequence[tuple[str, float]], total: float) -> list[S
     visible = [(name, amount) for name, amount in parts if amount > 0]
     if total <= 0 or not visible:
         return []
+    widths = [max(MIN_WIDTH, 100 * amount / total) for _, amount in visible]
+    if (excess := sum(widths) - 100) > 0:
+        widths[widths.index(max(widths))] -= excess
     segments, start = [], 0.0
-    for (name, amount), width in zip(visible, _compute_widths([amount for _, amount in visible], total), strict=True):
+    for (name, amount), width in zip(visible, widths, strict=True):
         segments.append(Segment(name, amount, round(start, 3), round(width, 3)))
         start += width
     return segments
-
-
-def _compute_widths(amounts: Sequence[float], total: float) -> list[float]:
-    """Return the widths in per cent. The widest segment is reduced, so that the sum is at most 100."""
-    widths = [max(MIN_WIDTH, 100 * amount / total) for amount in amounts]
-    excess = sum(widths) - 100
-    if excess > 0:
-        widths[widths.index(max(widths))] -= excess
-    return widths

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from grading_app.models import GradeCondition, Grader, RatingQueue, Rubric
 from runs_app.llm import judge_prompt, prompts
-from runs_app.models import Condition, Experiment, LanguageModel, TextSet
+from runs_app.models import Condition, Experiment, TextSet
 from runs_app.planning.design import get_condition_hash
 
 # The lookup from a rubric or a text set to the verdicts that were given by it.
@@ -94,7 +94,14 @@ def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
     if prompts.uses_variable(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
     yield from find_rubric_problems(experiment, rubric, texts, user_kind="grader", name=grader.name)
-    yield from _find_price_problems(experiment, grader, model)
+    if experiment.max_usd is not None and not model.prices.is_free:  # Under a budget, every call needs a ceiling.
+        if not model.prices.is_known:
+            yield f"unknown price: model {model} has no price, and the experiment has a budget"
+        elif grader.output_limit is None:
+            yield (
+                f"no ceiling: sampler {grader.sampler} sets no max_tokens, model {model} has no max_output_tokens, "
+                "and the experiment has a budget"
+            )
 
 
 def find_rubric_problems(
@@ -123,19 +130,6 @@ def _describe_remedy(row: Rubric | TextSet, for_draft: str, option: str) -> str:
         return "an archived version cannot be used again, so choose another one"
     approval = "" if newest.status == row.Status.APPROVED else ", once a curator has approved it"
     return f"choose the newer version {newest}{option and f' ({option} {newest})'}{approval}"
-
-
-def _find_price_problems(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
-    """Yield the problems of prices. Under a budget, every call needs a ceiling."""
-    if experiment.max_usd is None or model.prices.is_free:
-        return
-    if not model.prices.is_known:
-        yield f"unknown price: model {model} has no price, and the experiment has a budget"
-    elif grader.output_limit is None:
-        yield (
-            f"no ceiling: sampler {grader.sampler} sets no max_tokens, model {model} has no max_output_tokens, "
-            "and the experiment has a budget"
-        )
 
 
 def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:

@@ -240,7 +240,8 @@ class Command(OutputCommand):
         password = get_or_create_password()
         was_finished = is_finished()
         # The worker takes some seconds to start. The steps below continue meanwhile.
-        with nullcontext() if was_finished else keep_running(_build_worker_process()):
+        worker = Child("worker", build_module_command("evalsite", "drain"), directory=ROOT)
+        with nullcontext() if was_finished else keep_running(worker):
             self._curate()
             models = build_simulator_config()
             store_simulated_models(models)
@@ -362,7 +363,3 @@ class Command(OutputCommand):
 
 def _locate_samples(words: list[str]) -> list[str]:
     return [word if word.startswith("--") else str(SAMPLES / word) for word in words]
-
-
-def _build_worker_process() -> Child:
-    return Child("worker", build_module_command("evalsite", "drain"), directory=ROOT)

@@ -36,9 +36,10 @@ class Command(OutputCommand):
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         if file_format not in FILE_TYPES:
             refuse_input(f"--out: the name must end in one of {', '.join(f'.{file_type}' for file_type in FILE_TYPES)}")
-        document = (
-            _read_frozen_report(experiment, options["snapshot"]) if options["snapshot"] else _build_report(experiment)
-        )
+        if options["snapshot"]:
+            document = _read_frozen_report(experiment, options["snapshot"])
+        else:
+            document = compose(build_document(experiment), ReportChoices.load(experiment))
         try:
             n_bytes = write_output(iter([write_report(document, file_format)]), options["out"])
         except TypesettingError as error:
@@ -49,10 +50,6 @@ class Command(OutputCommand):
         if document.failed:
             titles = ", ".join(document.failed)
             raise CommandError(f"the report is incomplete: these sections could not be written: {titles}", returncode=1)
-
-
-def _build_report(experiment: Experiment) -> Document:
-    return compose(build_document(experiment), ReportChoices.load(experiment))
 
 
 def _read_frozen_report(experiment: Experiment, digest: str) -> Document:

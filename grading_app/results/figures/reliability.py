@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 HEIGHT = 220
+LABEL_GAP = 0.07  # Between labels of curves, on the scale from 0 to 1.
 REPETITIONS = (1, 2, 3, 5, 10, 20, 50, 100)
 MAX_CONDITIONS = len(plot_style.SERIES)
 RepeatabilityByCondition = dict[str, Repeatability]
@@ -106,10 +107,10 @@ def _draw(by_condition: RepeatabilityByCondition, grid: plot_style.Grid) -> Draw
     return figure
 
 
-def _spread_labels(places: list[float], gap: float = 0.07) -> list[float]:
-    """Return ascending places for labels, at least `gap` apart and below 1."""
+def _spread_labels(places: list[float]) -> list[float]:
+    """Return ascending places for labels, at least LABEL_GAP apart and below 1."""
     positions: list[float] = []
     for place in places:
-        positions.append(max(place, positions[-1] + gap) if positions else place)
+        positions.append(max(place, positions[-1] + LABEL_GAP) if positions else place)
     excess = max(0.0, positions[-1] - 1.0) if positions else 0.0
     return [place - excess for place in positions]
