@@ -190,9 +190,9 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     if (name, file_format) == ("all", "pdf"):
         # Many figures take long, so a separate process makes one PDF of them.
         arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", f"--query={request.GET.urlencode()}"]
-        response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
-        response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
-        return response
+        stream = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
+        stream["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
+        return stream
     figure = source.find_figure(name) if file_format in FILE_FORMATS else None
     if figure is None:
         raise Http404
