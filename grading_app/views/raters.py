@@ -15,7 +15,7 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_fields import get_first_error
 from grading_app.forms.rating import AdjudicationForm, list_scales
-from grading_app.publish.report.words import count_noun
+from grading_app.publish.report.document import count_noun
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from grading_app.results.raters import disagreements
 from grading_app.results.raters.agreement_cache import (

@@ -3,9 +3,18 @@
 import pytest
 
 from grading_app.publish.report import files
-from grading_app.publish.report.document import Document, FigureBlock, Paragraph, ReportSection, make_table_block
+from grading_app.publish.report.document import (
+    Document,
+    FigureBlock,
+    Paragraph,
+    ReportSection,
+    count_noun,
+    format_moment,
+    format_times,
+    join_words,
+    make_table_block,
+)
 from grading_app.publish.report.sections.appendix import describe_stopping_rule
-from grading_app.publish.report.words import count_noun, format_moment, format_times, join_words
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment
 

@@ -31,8 +31,7 @@ from grading_app.models import AnswerScore
 from grading_app.publish.export.columns import CODEBOOK, Column
 from grading_app.publish.export.export_tables import TABLES
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.publish.export.result_facts import CONFIDENCE, NUMBERS
-from grading_app.publish.export.snapshots import SnapshotError, json_part, refuse_while_live
+from grading_app.publish.export.snapshots import CONFIDENCE, NUMBERS, SnapshotError, json_part, refuse_while_live
 from grading_app.results.frames import load_frames
 from grading_app.results.scores import Measure
 from runs_app.llm.providers import PROVIDERS

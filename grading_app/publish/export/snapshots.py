@@ -1,4 +1,7 @@
-"""The creation of snapshots: all tables at this moment, counted while they are written, and a row with the digest."""
+"""The creation of snapshots: all tables at this moment, counted while they are written, and a row with the digest.
+
+The facts of a snapshot include the results: each number with its interval and the method.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,20 @@ from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from evalsite.lib.history import Actor, record_changes
 from grading_app.models import Snapshot
 from grading_app.publish.export.file_formats import TABLES, export_chunks
-from grading_app.publish.export.result_facts import build_result_facts
 from grading_app.publish.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA, check_line
 from grading_app.publish.export.study_card import Counts, study_card
 from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.publish.report.build import PART, freeze_report
+from grading_app.results.frames import load_frames
+from grading_app.statistics.correlation import pearson
 from runs_app.models import Attempt, Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
 
+CONFIDENCE = 0.95
+TOO_FEW = "too few items"
+NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
 AddParts = Callable[[ArchiveWriter, StudyRowReader], None]
 
 
@@ -190,3 +197,44 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
         "results": build_result_facts(experiment),
         "packages": {"python": manifest["python"], **manifest["packages"]},
     }
+
+
+def build_result_facts(experiment: Experiment) -> dict[str, Any]:
+    """Return the numbers of the results page.
+
+    scores: a mean or share for each measure and condition. norms: the correlation of a condition's means with the
+    norms, by dimension.
+    """
+    frames = load_frames(experiment)
+    scores = [
+        {
+            "measure": line.measure.label,
+            "condition": line.condition,
+            "is_share": line.measure.is_share,
+            "unread": line.score.missing,
+            **{name: getattr(line.score, name) for name in NUMBERS},
+        }
+        for line in frames.lines
+    ]
+    pairs: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for pair in frames.norm_pairs:
+        pairs.setdefault((pair.condition, pair.dimension), []).append((pair.model_mean, pair.human_mean))
+    facts = []
+    for (condition, dimension), means in pairs.items():
+        models, humans = zip(*means, strict=True)
+        r = pearson(models, humans)
+        has_ends = r is not None and r.low is not None
+        facts.append(
+            {
+                "dimension": frames.dimensions[dimension].title,
+                "condition": frames.labels[condition],
+                "items": len(means),
+                "r": r.r if r else None,
+                "low": r.low if r else None,
+                "high": r.high if r else None,
+                "difference": sum(models) / len(models) - sum(humans) / len(humans),
+                "method": f"{r.method} over items" if r and has_ends else "",
+                "reason": "" if has_ends else TOO_FEW if len(means) < 4 else "no variance",
+            }
+        )
+    return {"confidence": CONFIDENCE, "scores": scores, "norms": facts}

@@ -15,9 +15,18 @@ from django.template.loader import render_to_string
 from evalsite.lib.checksummed_zip import ArchiveWriter
 from evalsite.lib.text.characters import mark_html, mark_text
 from evalsite.lib.text.hashing import hash_content
-from grading_app.publish.report.document import Block, Code, Document, FigureBlock, Listing, Paragraph, Span, TableBlock
+from grading_app.publish.report.document import (
+    Block,
+    Code,
+    Document,
+    FigureBlock,
+    Listing,
+    Paragraph,
+    Span,
+    TableBlock,
+    format_moment,
+)
 from grading_app.publish.report.typst_process import TypesettingError, convert_figures, typeset
-from grading_app.publish.report.words import format_moment
 from grading_app.results.plot_style import apply_theme
 
 TEMPLATE = Path(__file__).with_name("report.typ")

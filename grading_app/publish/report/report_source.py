@@ -14,8 +14,7 @@ from django.utils.http import urlencode
 
 from grading_app.models import GradeCondition
 from grading_app.publish.figures.figure_set import FigureSource
-from grading_app.publish.report.document import FigureBlock, ReportSection
-from grading_app.publish.report.words import format_times, join_words
+from grading_app.publish.report.document import FigureBlock, ReportSection, format_times, join_words
 from grading_app.results import plot_style
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
 from grading_app.results.figure import Figure

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from evalsite.api.downloads import COUNTED_TABLES
-from evalsite.api.lab_api import api as lab_api
+from evalsite.api.urls import api as lab_api
 from runs_app.models import ApiAllowance, Trial
 from tests import factories
 from tests.factories.tokens import make_api_client, make_bearer, make_token

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalsite.api.lab_api import api as lab_api
+from evalsite.api.urls import api as lab_api
 from runs_app.models import ApiAllowance, Run
 from tests import factories
 from tests.factories.tokens import make_api_client

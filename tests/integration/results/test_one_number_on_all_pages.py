@@ -21,7 +21,7 @@ from scipy import stats
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.publish.export.file_formats import export_chunks
-from grading_app.publish.export.result_facts import build_result_facts
+from grading_app.publish.export.snapshots import build_result_facts
 from grading_app.publish.export.wide_tables import make_unique_names
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import TableBlock

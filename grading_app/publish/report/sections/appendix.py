@@ -21,12 +21,13 @@ from grading_app.publish.report.document import (
     ReportSection,
     Span,
     TableBlock,
+    count_noun,
+    join_words,
     make_paragraph,
     make_sentence,
     make_table_block,
 )
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.measures import MEASURE_DESCRIPTIONS
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec

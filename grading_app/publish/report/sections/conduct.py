@@ -7,9 +7,17 @@ from collections import Counter
 from django.db.models import Q
 
 from evalsite.lib.text.number_format import format_money
-from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
+from grading_app.publish.report.document import (
+    Block,
+    count_noun,
+    format_day,
+    format_days,
+    join_words,
+    make_paragraph,
+    make_sentence,
+    make_table_block,
+)
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.words import count_noun, format_day, format_days, join_words
 from grading_app.results.leaderboard_tables import make_outcome_table
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from runs_app.models import Condition, LedgerEntry, Trial

@@ -6,9 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from evalsite.lib.text.number_format import format_count
-from grading_app.publish.report.document import Block, Listing, Span, make_paragraph, make_sentence
+from grading_app.publish.report.document import (
+    Block,
+    Listing,
+    Span,
+    count_noun,
+    join_words,
+    make_paragraph,
+    make_sentence,
+)
 from grading_app.publish.report.report_source import ReportSource
-from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.intervals import SHARE, describe_coverage
 from runs_app.llm.model_families import find_family, is_same_family

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from evalsite.lib.text.number_format import format_count
 from grading_app.models import GradeCondition
-from grading_app.publish.report.document import Block, Span, make_paragraph, make_sentence
+from grading_app.publish.report.document import (
+    Block,
+    Span,
+    count_noun,
+    format_days,
+    join_words,
+    make_paragraph,
+    make_sentence,
+)
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.appendix import NAMED, describe_stopping_rule
-from grading_app.publish.report.words import count_noun, format_days, join_words
 from grading_app.results import statistic_format
 from grading_app.results.frames import load_facets
 from grading_app.results.results_page import draw_conclusions

@@ -13,12 +13,13 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.publish.report.document import (
     Block,
     Heading,
+    count_noun,
+    join_words,
     make_paragraph,
     make_sentence,
     make_table_block,
 )
 from grading_app.publish.report.report_source import ReportSource, make_figure_block
-from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.analysis.condition_differences import build_condition_tables
 from grading_app.results.analysis.norms import build_norm_tables
 from grading_app.results.figures import (

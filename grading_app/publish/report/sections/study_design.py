@@ -9,10 +9,19 @@ from django.db.models import Avg, Count
 from datasets_app.models import Norm
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.names import UnknownNameError
-from grading_app.publish.report.document import Block, Paragraph, Span, make_paragraph, make_sentence, make_table_block
+from grading_app.publish.report.document import (
+    Block,
+    Paragraph,
+    Span,
+    count_noun,
+    format_day,
+    join_words,
+    make_paragraph,
+    make_sentence,
+    make_table_block,
+)
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.appendix import describe_stopping_rule
-from grading_app.publish.report.words import count_noun, format_day, join_words
 from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Preregistration
