@@ -216,22 +216,21 @@ def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any
     after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
     page = item_pagination.fetch_page(items, after=after, before=before)
     query = drop_cursors(request)
+    total = format_count(dataset.item_count)
+    if filter_.form.changed_data:
+        count_label = f"{format_count(items.count())} of {total} match the filter"
+    else:
+        count_label = f"{total} item{pluralize(dataset.item_count)}"
     return {
         **make_dataset_context(request, dataset),
         "categories": categories,
         "filter": filter_,
-        "count_label": _describe_count(items if filter_.form.changed_data else None, dataset),
+        "count_label": count_label,
         "page": page,
         "query": query,
         "next_url": _make_page_url(query, "after", page.after),
         "previous_url": _make_page_url(query, "before", page.before),
     }
-
-
-def _describe_count(filtered: QuerySet[Item] | None, dataset: Dataset) -> str:
-    if filtered is None:
-        return f"{format_count(dataset.item_count)} item{pluralize(dataset.item_count)}"
-    return f"{format_count(filtered.count())} of {format_count(dataset.item_count)} match the filter"
 
 
 def make_item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:

@@ -300,7 +300,7 @@ def _edit(
         "form": form,
         "former": former,
         "row": row,
-        "heading": _describe_edit(kind, row, former),
+        "heading": f"New version of {former.name}" if former else f"Edit {row}" if row.pk else f"New {kind.noun}",
         "may_approve": row.may_approve(request.user),
         "reason": reason,
         "next": get_next_page(request),
@@ -310,12 +310,6 @@ def _edit(
     }
     part = wants_part(request)
     return render(request, f"grading_app/library/{'editor' if part else 'edit'}.html", context | {"in_dialog": part})
-
-
-def _describe_edit(kind: LibraryKind, row: Any, former: Any) -> str:
-    if former is not None:
-        return f"New version of {former.name}"
-    return f"Edit {row}" if row.pk else f"New {kind.noun}"
 
 
 def _save(request: HttpRequest, kind: LibraryKind, form: Any, reason: str) -> bool:
