@@ -48,7 +48,8 @@ class Conclusion:
     """One conclusion. subject: the factor, with the dimension if there are several. numbers: those behind it.
 
     caveat: the end of the sentence if the conclusion depends on answers without a score. scope: the items and answers
-    that it rests on. is_certain: the test is significant, whatever the answers without a score are.
+    that it rests on; items: only the items, for a report. is_certain: the test is significant, whatever the answers
+    without a score are.
     """
 
     subject: str
@@ -57,6 +58,7 @@ class Conclusion:
     caveat: str = ""
     scope: str = ""
     is_certain: bool = False
+    items: str = ""
 
     @property
     def claim(self) -> str:
@@ -212,7 +214,7 @@ def _conclude(
         on_items += f" On these items alone, the interval is {fixed}."
     is_certain = verdict != 0 and found.verdicts.holds
     numbers = f"{compared}{interval}; {test}"
-    return Conclusion(subject, f"{sentence} {caveat}".strip(), numbers, caveat, on_items, is_certain)
+    return Conclusion(subject, f"{sentence} {caveat}".strip(), numbers, caveat, on_items, is_certain, common)
 
 
 def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
@@ -235,6 +237,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
                 f"{row.label} correlates with people at r = {statistic_format.format_coefficient(near.r)}.",
                 f"{measure.label}: 95 % interval {ends}",
                 scope=f"On items like these: {near.items:,} items, {basis_of_score}.",
+                items=f"{near.items:,} items",
             )
     if score.mean is None:
         return Conclusion(measure.label, "No answer has a score yet.", f"{score.planned:,} answers are planned")

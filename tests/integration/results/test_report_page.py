@@ -492,6 +492,37 @@ def test_the_abstract_has_five_sentences_with_the_effect_of_the_model_and_its_te
     assert "128 of 128 planned answers" in " ".join(join_texts(document, "abstract").split())
 
 
+def test_the_paragraphs_name_the_items_behind_a_difference(plain_pictures):
+    """The means in the sentence are those of these items, and differ from the means of the conditions."""
+    experiment = make_answered_experiment("judged", items=64, models=("a", "b"))
+    make_gradings(
+        experiment,
+        "judge",
+        lambda trial: (
+            None if trial.item.position < 4 and trial.run.condition.model.name == "a" else score_by_model(trial)
+        ),
+        rubric=make_scale_rubric(low=0, high=10),
+    )
+    document = build_document(experiment)
+    for name in ("abstract", "results_paragraph"):
+        assert "; 60 common items of 64)." in join_texts(document, name)
+
+
+def test_one_correlation_with_people_is_reported_once(plain_pictures):
+    items = [{"key": f"photo-{at}", "norms": {"valence": 1 + at % 7}} for at in range(24)]
+    experiment = factories.make_experiment(
+        "photos",
+        dataset=factories.make_dataset("photographs", items),
+        models=[factories.make_model("only")],
+        dimensions=[factories.make_dimension("valence")],
+    )
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: {"rating": min(7, 1 + item.position % 7 + item.position % 2)})
+    text = join_texts(build_document(experiment), "results_paragraph")
+    assert "; 24 items)." in text
+    assert text.count("r = ") == 1
+
+
 def list_trials(experiment, model):
     return Trial.objects.filter(run__experiment=experiment, run__condition__model__name=model).order_by(
         "item__position"

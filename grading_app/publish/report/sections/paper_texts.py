@@ -72,17 +72,19 @@ def write_results_paragraph(source: ReportSource) -> list[Block | None]:
     left_out = f", and {count_noun(further, 'further condition')}" if further > 0 else ""
     spans = [make_sentence(f"Means on {measure.label} were: {'; '.join(means[:MAX_CONDITIONS])}{left_out}. ", page)]
     spans += [make_sentence(f"{text} ", page) for text in _draw_conclusions(source)]
-    spans += [_describe_closeness(source, one) for one in board.measures if one.key in board.closeness]
+    if len(board.rows) > 1 or len(board.rated_with_norms) > 1:  # Else the conclusion is on this correlation.
+        spans += [_describe_closeness(source, one) for one in board.measures if one.key in board.closeness]
     return [make_paragraph(*spans)]
 
 
 def _draw_conclusions(source: ReportSource) -> list[str]:
-    """Return a sentence for each factor: the model first, with means, interval and test in brackets."""
+    """Return a sentence for each factor: the model first, with means, interval, test and items in brackets."""
     conclusions = draw_conclusions(source.board, load_facets(source.experiment, is_brief=True))
     texts = []
     for conclusion in conclusions:
         subject = f"{conclusion.subject}: " if ":" in conclusion.subject else ""
-        claim = f"{subject}{conclusion.claim.removesuffix('.')} ({conclusion.numbers}).".replace(") (", "; ")
+        numbers = "; ".join(filter(None, (conclusion.numbers, conclusion.items)))
+        claim = f"{subject}{conclusion.claim.removesuffix('.')} ({numbers}).".replace(") (", "; ")
         texts.append(f"{claim} {conclusion.caveat}".strip())
     return texts
 
