@@ -8,6 +8,7 @@ numpy and scipy are imported inside the functions, so that pages without numbers
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -246,6 +247,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, p_values[index] * (len(p_values) - rank)))
         adjusted[index] = highest
     return adjusted
+
+
+def holm_with(p: float, others: Sequence[float]) -> float:
+    """Return Holm's adjusted value of `p` in a family with these other p-values, which are sorted."""
+    import numpy as np
+
+    n_smaller = bisect_left(others, p)
+    before = np.asarray(others[:n_smaller]) * (len(others) + 1 - np.arange(n_smaller))
+    return min(1.0, max(p * (len(others) + 1 - n_smaller), float(before.max(initial=0.0))))
 
 
 BISECTION_STEPS = 60  # The ends are exact to 1e-17 of the scale.

@@ -20,6 +20,7 @@ from grading_app.statistics.paired import (
     TOO_FEW,
     estimate_change,
     holm,
+    holm_with,
     mcnemar_p,
     sign_flip_interval,
     sign_flip_p,
@@ -243,6 +244,12 @@ def test_the_interval_of_a_change_of_shares_covers_93_percent(gains, losses, ite
     intervals = [change(row.tolist(), span=1.0, is_single_answer=True) for row in samples]
     covered = np.mean([interval.low - 1e-9 <= gains - losses <= interval.high + 1e-9 for interval in intervals])
     assert covered > 0.93 - 2 * 0.0128  # .0128 is the standard error of a share of .93 of 400.
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_the_corrected_value_of_one_p_equals_that_in_its_family(ps):
+    p, *others = ps
+    assert holm_with(p, sorted(others)) == holm(ps)[0]
 
 
 def test_holms_correction_matches_a_worked_example():

@@ -26,7 +26,7 @@ from grading_app.statistics.fixed_items import (
     estimate_on_these_items,
 )
 from grading_app.statistics.intervals import describe_change_coverage
-from grading_app.statistics.paired import PairedChange, describe_methods, holm
+from grading_app.statistics.paired import PairedChange, describe_methods, holm, holm_with
 
 MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.
 LEVEL = 0.05
@@ -240,9 +240,10 @@ def _check_missing(data: AnalysisData, pairs: list[ConditionPair], family: list[
     Only the answers of this pair are filled: its p changes, the others stay.
     """
     pair, at_ends = pairs[index], data.scope.measure.is_rating
+    others = sorted(family[:index] + family[index + 1 :])
 
     def find_verdict(compared: ConditionPair) -> int:
-        p = holm([*family[:index], compared.change.p_or_one, *family[index + 1 :]])[index]
+        p = holm_with(compared.change.p_or_one, others)
         return 0 if p >= LEVEL else 1 if compared.change.mean > 0 else -1
 
     tables = fill_worst_cases(data.scores.select_conditions([pair.a, pair.b]), data.bounds, at_ends=at_ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class AnalysisData:
     n_measures: int = 1
     other_scores: tuple[tuple[ItemScores, Bounds | None], ...] = ()
 
-    @property
+    @cached_property
     def conditions(self) -> list[int]:
         return [int(key) for key in self.scores.conditions]
 
