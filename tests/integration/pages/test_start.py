@@ -201,6 +201,14 @@ def test_a_host_of_a_private_network_is_refused_even_if_the_press_is_forged(oper
     assert not Endpoint.objects.exists()
 
 
+def test_the_page_promises_to_keep_only_what_it_stores(operator, served):
+    """A fetched list is not stored: who opens the page again fetches it again."""
+    assert "serves 2 models" in read_text(connect(operator).content.decode())
+    text = read_text(operator.get("/start/").content.decode())
+    assert "serves 2 models" not in text
+    assert "it continues with the models that you added and the data that you imported." in text
+
+
 def test_chosen_models_are_added_with_their_prices_and_tested(operator, served):
     connect(operator, key=KEY)
     endpoint = Endpoint.objects.get()
