@@ -29,7 +29,7 @@ from runs_app.pricing import costs
 from runs_app.scorers.scoring_rules import get_scorer_name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facet:
     """One choice along one axis: its name for people, its content for the identity, and the key of its row."""
 
@@ -37,12 +37,12 @@ class Facet:
     content: Mapping[str, Any]
     key: int | None = None
 
-    @property
+    @cached_property
     def content_hash(self) -> str:
         return hash_content(self.content)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
     """One model with one prompt and one sampler."""
 
@@ -63,7 +63,7 @@ class Cell:
     def slug(self) -> str:
         return "_".join(slugify_name(facet.name) for facet in self.facets.values())
 
-    @property
+    @cached_property
     def condition_id(self) -> str:
         """Return an id such as `model_prompt_sampler--hash12`."""
         return build_condition_id(self.slug, self.content)

@@ -282,6 +282,29 @@ def test_people_are_compared_with_models_and_norms_on_items(client):
     assert measure.concordance.estimate == pytest.approx(1)
 
 
+def test_a_model_beside_people_is_called_a_model_with_coefficients_as_in_all_tables(client):
+    valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
+    dataset = factories.make_dataset("photos", 6)
+    created = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
+    (run,) = factories.make_runs(created)
+    factories.plan_trials(run, answer=lambda item, _, at: {"answer": "x", "rating": 1 + item.position})
+    queue = make_queue("feelings", dataset=dataset, dimensions=[valence])
+    for off in (0, 1):
+        rate_all(make_rater(queue, started=True), lambda due, off=off: max(1, 1 + due.item.position - off))
+    rater = f"q{queue.pk}-{valence.pk}"
+    page = open_page(client, created, f"units=items:valence&rater={rater}&rater=c{run.condition_id}")
+    tables = page.context["tables"]
+    rows = {name: {cells[0] for cells in tables[name]["table"].cells()} for name in ("bias", "people", "means")}
+    assert rows["bias"] == {"Bias", "Slope"}
+    assert {name.split(": ")[-1] for name in rows["people"]} == {"model", "people", "difference"}
+    assert rows["means"] == {"Corrected mean", "People alone", "Model alone"}
+    (concordance, *_) = tables["people"]["table"].cells()
+    assert concordance[1] == ".93"
+    details = [text for name in rows for texts in tables[name]["table"].details for text in texts]
+    assert not [text for text in details if "judge" in text.lower()]
+    assert "the model's rating minus" in page.context["figures"]["differences"]["caption"]
+
+
 def compute_excess(at):
     """Return the model's mean of three ratings minus the mean of two people."""
     level = 1 + at % 7
