@@ -208,12 +208,6 @@ class Generator:
         return f"{name}: {message[:1].lower()}{message[1:]}, not {json.dumps(problem['input'], default=str)[:60]}"
 
 
-def digest_cases(cases: list[Case]) -> str:
-    """Return the SHA-256 of cases as JSON. A test compares it with the version's stored digest."""
-    rows = [[case.input, case.target, case.choices, str(case.guess_chance), case.genresult] for case in cases]
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
-
-
 def _describe_param(name: str, model_field: Any) -> ParamInfo:
     bounds = {key: getattr(item, key) for item in model_field.metadata for key in ("ge", "le") if hasattr(item, key)}
     if model_field.default is PydanticUndefined:

@@ -61,10 +61,6 @@ class Asset(models.Model):
         return self.shared_file.path
 
     @property
-    def thumbnail_file(self) -> Path:
-        return self.shared_thumbnail.path
-
-    @property
     def url(self) -> str:
         return reverse("asset", args=[self.sha256])
 

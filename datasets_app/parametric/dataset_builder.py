@@ -1,4 +1,4 @@
-"""Datasets of generated items: creation of a draft from a space of difficulty, and its repetition from the definition.
+"""Datasets of generated items: creation of a draft from a space of difficulty.
 
 More cases per point, or more points, under the same name make the next version. Items of both versions
 have the same content and therefore the same prompts, so the response cache answers them at no cost.
@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from datasets_app.importing.dataset_writer import create_draft
-from datasets_app.models import Dataset, Item, ParametricSpace
+from datasets_app.models import Dataset, ParametricSpace
 from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.items import GeneratedItem, count_cases, generate_point, make_prompt_parts, read_points
 from datasets_app.parametric.spaces import DifficultyPoint, Space
@@ -123,15 +123,6 @@ def compare_with_newest(space: Space, slug: str) -> DatasetExtension | None:
     return DatasetExtension(previous, common, sum(new.values()) - common, sum(old.values()) - common)
 
 
-def rebuild_items(dataset: Dataset) -> Iterator[Item]:
-    """Yield unsaved items, generated again from the dataset's definition.
-
-    Raise SpaceError if an installed task differs in version or data from the definition.
-    """
-    definition = dataset.parametric_space.read_definition()
-    return _iterate_items(dataset, read_points(definition), seed=definition["seed"])
-
-
 def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the values of COLUMNS. The shared texts of a point's cases are serialised once."""
     position = 0
@@ -165,22 +156,6 @@ def _iterate_cases(
         else:
             cases = list(generate_point(point, seed=seed))
             yield make_prompt_parts(point, seed=seed, inputs={item.case.input for item in cases}), cases
-
-
-def _iterate_items(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[Item]:
-    for position, (dataset_id, key, _, text, target, choices, category, metadata, *_rest) in enumerate(
-        _iterate_rows(dataset, points, seed=seed)
-    ):
-        yield Item(
-            dataset_id=dataset_id,
-            key=key,
-            position=position,
-            input=text,
-            target=target,
-            choices=json.loads(choices),
-            category=category,
-            metadata=json.loads(metadata),
-        )
 
 
 def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:

@@ -45,11 +45,6 @@ class GeneratedItem:
         """Return the key of the dataset's item. It stays the same when the space is extended."""
         return f"{self.point.slug}-{self.number}"
 
-    @property
-    def record_key(self) -> str:
-        """Return the key in ReasonScape's records, which starts with the index of the point in its space."""
-        return f"{self.point.record_name}-{self.number}"
-
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of the item: everything that identifies it, and nothing about the space."""
         return {
@@ -60,18 +55,6 @@ class GeneratedItem:
             "guess_chance": float(self.case.guess_chance),
             "genresult": self.case.genresult,
         }
-
-
-def generate_items(space: Space) -> Iterator[GeneratedItem]:
-    """Yield every case up to the maximum of each point, point by point."""
-    for point in space.points:
-        yield from generate_point(point, seed=space.seed)
-
-
-def generate_from_definition(definition: Mapping[str, Any]) -> Iterator[GeneratedItem]:
-    """Yield the cases of a stored definition (`Space.definition`). Raise SpaceError as `read_points` does."""
-    for point in read_points(definition):
-        yield from generate_point(point, seed=definition["seed"])
 
 
 def read_points(definition: Mapping[str, Any]) -> list[DifficultyPoint]:

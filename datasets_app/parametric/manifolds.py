@@ -153,12 +153,6 @@ class ManifoldAxis(GridAxis):
         return _drop_duplicates(sample[density].take(values) if density in sample else values)
 
 
-def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "normal") -> dict[str, list[Any]]:
-    """Return the grid of a manifold: a list of values for each parameter."""
-    axes = {name: ManifoldAxis.model_validate(content) for name, content in manifold.items()}
-    return {name: axis.resolve(degree, density) for name, axis in axes.items()}
-
-
 def _drop_duplicates(values: list[Any]) -> list[Any]:
     """Return the values in order without duplicates. True, 1 and 1.0 are different values here."""
     return list({(type(value), value): value for value in values}.values())

@@ -84,11 +84,6 @@ class DifficultyPoint:
         return "_".join([self.base_task, *(f"{name}-{self.params[name]}" for name in sorted(self.params))])
 
     @property
-    def record_name(self) -> str:
-        """Return the name of the task in ReasonScape's records: the index, then `slug`."""
-        return f"{self.index:03}_{self.slug}"
-
-    @property
     def identity(self) -> tuple[str, str]:
         """Return a key that is equal for points with the same cases."""
         return self.base_task, json.dumps(self.params, sort_keys=True)
@@ -125,7 +120,7 @@ class Space:
         return counts
 
     def definition(self) -> dict[str, Any]:
-        """Return the content from which `generate_from_definition` generates the same cases again.
+        """Return the content from which `items.read_points` gives points with the same cases.
 
         It contains the resolved points, so neither the file's layout nor a later change to the resolver changes a
         dataset.

@@ -151,16 +151,6 @@ class ReasonScore:
         return self.score * answers / tokens if tokens > 0 and answers > 0 else None
 
 
-def add_tallies(tallies: Iterable[Tally]) -> Tally:
-    """Return one tally for the cases of several points."""
-    correct = total = truncated = 0
-    guesses = []
-    for tally in tallies:
-        correct, total, truncated = correct + tally.correct, total + tally.total, truncated + tally.truncated
-        guesses.append(tally.guess_chances)
-    return Tally(correct, total, truncated, min(float(total), math.fsum(guesses)))
-
-
 def score_task(counts: Counts, *, complete: bool = True) -> TaskScore:
     """Return the cell of one task. complete: all planned cases have an answer.
 

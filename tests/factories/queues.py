@@ -26,7 +26,7 @@ def make_image(number):
         sha256=sha256,
         defaults={"format": "png", "width": 80, "height": 60, "size": 99, "original_name": f"filed-{number}.png"},
     )
-    for path in (asset.file, asset.thumbnail_file):
+    for path in (asset.file, asset.shared_thumbnail.path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(buffer.getvalue())
     return asset

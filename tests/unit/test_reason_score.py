@@ -10,7 +10,6 @@ from statsmodels.stats.proportion import proportion_confint
 
 from grading_app.statistics.reason_score import (
     MIN_TASKS,
-    add_tallies,
     chance_correct,
     chance_score,
     estimate_geometric_mean,
@@ -131,12 +130,6 @@ def test_tasks_without_answers_make_a_score_incomplete():
     assert chance_score({"later": Tally(0, 0)}) is None
     assert reason_score({"a": Tally(96, 128)}, incomplete=["a"]).incomplete
     assert not reason_score({"a": Tally(96, 128)}).incomplete
-
-
-def test_tallies_of_points_add_up():
-    total = add_tallies([Tally(3, 5, 1, 2.5), Tally(4, 6, 0, 1.5)])
-    assert total == Tally(7, 11, 1, 4.0)
-    assert add_tallies([Tally(1, 1, 0, 0.1)] * 10).guess_chances == 1.0
 
 
 def test_the_score_per_token_divides_by_the_mean_length_of_an_answer():

@@ -45,11 +45,6 @@ class NormPanel:
         low, high = format_coefficient(correlation.low), format_coefficient(correlation.high)
         return f"r = {format_coefficient(correlation.r)} [{low}, {high}], n = {correlation.n}"
 
-    @property
-    def mean_difference(self) -> float:
-        """The mean of model minus people, over items."""
-        return sum(pair.model_mean - pair.human_mean for pair in self.pairs) / len(self.pairs)
-
 
 @dataclass(frozen=True, slots=True)
 class NormData:

@@ -59,7 +59,7 @@ def test_images_are_stored_once_under_their_hash_with_a_thumbnail(media):
     assert asset.file.read_bytes() == reading.items[0].image.path.read_bytes()
     assert asset.file == media / "assets" / asset.pk[:2] / f"{asset.pk}.jpeg"
     assert asset.size == asset.file.stat().st_size
-    with Image.open(asset.thumbnail_file) as small:
+    with Image.open(asset.shared_thumbnail.path) as small:
         assert small.size == (320, 213)
     assert not list(media.rglob(".*"))
 

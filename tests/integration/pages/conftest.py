@@ -84,7 +84,7 @@ def make_lab(people):
 def _make_draft(curator):
     """Return a draft dataset with an image."""
     image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
-    for path in (image.file, image.thumbnail_file):
+    for path in (image.file, image.shared_thumbnail.path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\x89PNG")
     items = [{"key": "one", "image": image}, {"key": "two", "input": "Two?"}]

@@ -16,7 +16,7 @@ def world(transactional_db, settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     lab = make_lab(make_people())
     image = lab.draft.items.first().image
-    for path in (image.file, image.thumbnail_file):
+    for path in (image.file, image.shared_thumbnail.path):
         Image.new("RGB", (4, 3), "teal").save(path, "PNG")
     return lab
 

@@ -33,7 +33,7 @@ def make_photograph():
     asset = Asset.objects.create(
         sha256=sha256, format="jpeg", width=width, height=height, size=PHOTOGRAPH.stat().st_size
     )
-    for path in (asset.file, asset.thumbnail_file):
+    for path in (asset.file, asset.shared_thumbnail.path):
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PHOTOGRAPH, path)
     return asset

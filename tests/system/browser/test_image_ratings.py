@@ -25,7 +25,7 @@ def make_photograph(path):
         width, height = image.size
     name = sha256(path.read_bytes()).hexdigest()
     asset = Asset.objects.create(sha256=name, format="jpeg", width=width, height=height, size=path.stat().st_size)
-    for place in (asset.file, asset.thumbnail_file):
+    for place in (asset.file, asset.shared_thumbnail.path):
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place)
     return asset

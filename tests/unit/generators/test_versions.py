@@ -3,10 +3,11 @@
 Earlier versions still give their cases.
 """
 
+import hashlib
+import json
 from itertools import islice
 from random import Random
 
-from datasets_app.generators.generator import digest_cases
 from datasets_app.generators.registry import load_generators
 
 # (task, version) -> the start of the digest of its first 50 cases with default parameters and the seed 42. If a change
@@ -46,7 +47,8 @@ def test_the_cases_of_each_version_never_change():
     for name, generator in load_generators().items():
         for version in generator.versions:
             cases = islice(generator.cases(generator.read_params({}), Random(42), version), 50)
-            result[name, version] = digest_cases(list(cases))[:16]
+            rows = [[case.input, case.target, case.choices, str(case.guess_chance), case.genresult] for case in cases]
+            result[name, version] = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
     assert result == DIGESTS
 
 

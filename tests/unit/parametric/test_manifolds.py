@@ -5,14 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from datasets_app.parametric.manifolds import GridAxis, ManifoldAxis, Resample, Window, resolve_manifold
+from datasets_app.parametric.manifolds import GridAxis, ManifoldAxis, Resample, Window
 
 EXAMPLE = {
-    "length": {
-        "range": [8, 16, 24, 32, 40, 48],
-        "window": {"skip": "degree", "body": 4},
-        "resample:corner": {"first": 1, "last": 1},
-    }
+    "range": [8, 16, 24, 32, 40, 48],
+    "window": {"skip": "degree", "body": 4},
+    "resample:corner": {"first": 1, "last": 1},
 }
 
 
@@ -30,7 +28,7 @@ EXAMPLE = {
     ],
 )
 def test_the_example_gives_the_published_values(degree, density, values):
-    assert resolve_manifold(EXAMPLE, degree, density) == {"length": values}
+    assert ManifoldAxis.model_validate(EXAMPLE).resolve(degree, density) == values
 
 
 @given(

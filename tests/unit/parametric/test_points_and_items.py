@@ -5,13 +5,7 @@ import json
 import pytest
 
 from datasets_app.generators.registry import get_generator
-from datasets_app.parametric.items import (
-    draw_cases,
-    draw_examples,
-    generate_from_definition,
-    generate_items,
-    generate_point,
-)
+from datasets_app.parametric.items import draw_cases, draw_examples, generate_point, read_points
 from datasets_app.parametric.spaces import count_points, resolve_space
 from datasets_app.parametric.spec import SpaceError, parse_space
 
@@ -31,6 +25,14 @@ def build_space(tasks=TASKS, count=4, **options):
     return resolve_space(
         parse_space({"name": "example", "precision": {"low": {"count": count}}, "tasks": tasks}), **options
     )
+
+
+def generate_items(space):
+    return [item for point in space.points for item in generate_point(point, seed=space.seed)]
+
+
+def rebuild_items(definition):
+    return [item for point in read_points(definition) for item in generate_point(point, seed=definition["seed"])]
 
 
 def index_items_by_key(space):
@@ -54,15 +56,15 @@ def test_the_counts_match_the_resolved_space(degree, density):
     space = build_space(degree=degree, density=density)
     counts = count_points(space.spec, (degree,), (density,))
     assert space.points_by_task == {name: count[degree, density] for name, count in counts.items()}
-    assert space.cases == 4 * len(space.points) == len(list(generate_items(space)))
+    assert space.cases == 4 * len(space.points) == len(generate_items(space))
 
 
 def test_point_names_match_the_published_record():
     task = {"name": "movies", "mode": "list", "params": [{"reference_count": 4, "choice_count": 3, "count": 128}]}
-    item = next(generate_items(build_space([task])))
+    item = generate_items(build_space([task]))[0]
     assert item.point.count == 128
-    assert item.point.record_name == "000_movies_choice_count-3_reference_count-4"
-    assert item.record_key == "000_movies_choice_count-3_reference_count-4-0"
+    assert item.point.slug == "movies_choice_count-3_reference_count-4"
+    assert item.key == "movies_choice_count-3_reference_count-4-0"
     assert item.metadata()["guess_chance"] == 0.3333333333333333
     assert item.metadata()["params"] == {"reference_count": 4, "choice_count": 3}
 
@@ -92,7 +94,7 @@ def test_cases_depend_only_on_parameters_and_seed():
 def test_a_stored_definition_rebuilds_the_same_items():
     space = build_space(degree=1)
     stored = json.loads(json.dumps(space.definition()))
-    assert list(generate_from_definition(stored)) == list(generate_items(space))
+    assert rebuild_items(stored) == generate_items(space)
 
 
 def test_the_hash_of_a_definition_depends_on_its_content():
@@ -111,7 +113,7 @@ def test_a_definition_of_another_version_is_refused():
     stored = build_space().definition()
     stored["generators"][0] = stored["generators"][0] | {"version": 99}
     with pytest.raises(SpaceError, match=r"arithmetic: was built as .*99"):
-        list(generate_from_definition(stored))
+        rebuild_items(stored)
 
 
 def test_a_task_of_an_earlier_version_has_the_cases_of_that_version():
@@ -127,7 +129,7 @@ def test_a_task_of_an_earlier_version_has_the_cases_of_that_version():
 def test_a_definition_of_an_earlier_version_rebuilds_its_items():
     space = build_space([task | {"version": 1} for task in TASKS])
     stored = json.loads(json.dumps(space.definition()))
-    assert list(generate_from_definition(stored)) == list(generate_items(space))
+    assert rebuild_items(stored) == generate_items(space)
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def test_the_record_follows_from_its_parameters_question_and_answer():
     item = GeneratedItem(point, 0, case)
     reading = movies.answer.read(RECORD["answer"], case.choices)
     assert {
-        "task": point.record_name,
+        "task": f"{point.index:03}_{point.slug}",
         "base_task": point.base_task,
-        "key": item.record_key,
+        "key": f"{point.index:03}_{item.key}",
         "input": case.input,
         "target": case.target,
         "response_enum": list(case.choices),
