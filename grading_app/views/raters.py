@@ -28,7 +28,8 @@ from grading_app.results.raters.agreement_cache import (
 )
 from grading_app.results.raters.agreement_figures import make_figures
 from grading_app.results.raters.agreement_tables import (
-    list_judge_estimates,
+    list_agreement_estimates,
+    list_bias_estimates,
     list_mean_estimates,
     make_coverage_table,
     make_judge_table,
@@ -84,7 +85,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
         roles = assign_roles(selection, request.GET.dict())
         cached = get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
         report = cached.value.report if cached.value else None
-        tables = _list_tables(selection, report) if report else []
+        tables = _list_tables(selection, report, roles.judge) if report else []
         if (file := make_requested_file(request, tables, f"{slug}-agreement")) is not None:
             return file
         if len(experiment.waves.all()) > 1 and not selection.filters.get("wave"):
@@ -138,8 +139,8 @@ def _list_checks(selection: RatingSelection) -> list[ShownChecks]:
     return [shown for pk, shown in checks.items() if f"g{pk}" in chosen]
 
 
-def _list_tables(selection: RatingSelection, report: AgreementReport) -> list[ResultTable]:
-    """Return the tables of numbers that a reader can download."""
+def _list_tables(selection: RatingSelection, report: AgreementReport, judge: Rater | None) -> list[ResultTable]:
+    """Return the tables of numbers that a reader can download. judge: the rater that is compared with people."""
     raters = {rater.key: rater for rater in selection.raters}
     coverage = make_coverage_table(report.coverage, raters, in_pairs=selection.in_pairs)
     sentence = f"{count_noun(report.shared, 'unit')} with two or more ratings."
@@ -151,13 +152,17 @@ def _list_tables(selection: RatingSelection, report: AgreementReport) -> list[Re
         tables.append(replace(pairs, notes=notes))
     if report.measures:
         tables.append(make_measure_table(report.measures))
-    if comparison := report.judge_comparison:
-        against = list_judge_estimates(comparison, in_pairs=selection.in_pairs)
-        means = list_mean_estimates(comparison, in_pairs=selection.in_pairs)
-        tables += [
-            make_judge_table("judge", "Bias and agreement", against),
-            make_judge_table("means", "Shares of wins" if selection.in_pairs else "Mean ratings", means),
-        ]
+    if judge and (comparison := report.judge_comparison):
+        in_pairs = selection.in_pairs
+        bias, agreement, means = (
+            list_estimates(comparison, judge, in_pairs=in_pairs)
+            for list_estimates in (list_bias_estimates, list_agreement_estimates, list_mean_estimates)
+        )
+        tables.append(make_judge_table("bias", "Bias", bias, judge, "points" if in_pairs else "number"))
+        if agreement:
+            tables.append(make_judge_table("people", "Agreement with people", agreement, judge, "coefficient"))
+        title = "Shares of wins" if in_pairs else "Mean ratings"
+        tables.append(make_judge_table("means", title, means, judge, "share" if in_pairs else "number"))
     references = [_make_reference_table(selection, report, reference) for reference in selection.references]
     return [*tables, *(table for table in references if table.rows)]
 

@@ -10,6 +10,7 @@ from grading_app.models.rubrics import CHOICE
 from grading_app.results import plot_style
 from grading_app.results.figure import Figure
 from grading_app.results.raters.agreement_cache import RaterRoles
+from grading_app.results.raters.raters import Rater
 from grading_app.results.raters.rating_selection import RatingSelection
 from grading_app.results.statistic_format import format_number
 from grading_app.results.table import ResultColumn, ResultTable
@@ -31,15 +32,15 @@ def make_figures(selection: RatingSelection, roles: RaterRoles, result: Agreemen
     """Yield the figures of a comparison; none where nobody was compared."""
     report = result.report
     if report and report.judge_comparison and report.judge_comparison.limits and roles.judge:
-        yield make_difference_figure(report.judge_comparison.limits, roles.judge.label)
+        yield make_difference_figure(report.judge_comparison.limits, roles.judge)
     if report and report.confusion and roles.pair:
         names = (roles.pair[0].label, roles.pair[1].label)
         words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if selection.in_pairs else None
         yield make_confusion_figure(report.confusion, names, words)
 
 
-def make_difference_figure(limits: LimitsOfAgreement, judge: str) -> Figure:
-    """Return the plot of judge minus people over the mean of both, with the limits of agreement."""
+def make_difference_figure(limits: LimitsOfAgreement, judge: Rater) -> Figure:
+    """Return the plot of a judge minus people over the mean of both, with the limits of agreement."""
     columns = [
         ResultColumn("level", "Level"),
         ResultColumn("value", "Value", "number"),
@@ -55,7 +56,7 @@ def make_difference_figure(limits: LimitsOfAgreement, judge: str) -> Figure:
     ]
     rows.insert(1, {"level": "Mean difference", "value": limits.mean, "interval": None})
     n, note = sum(limits.times), describe_coverage(limits.low.formula, limits.low.clusters)
-    title = f"{judge} minus people"
+    title = f"{judge.label} minus people"
 
     def make_grid(width: int) -> plot_style.Grid:
         return plot_style.Grid(1, 1, width, panel_height=222, left=48, right=100, top=14, bottom=44)
@@ -63,14 +64,14 @@ def make_difference_figure(limits: LimitsOfAgreement, judge: str) -> Figure:
     return Figure(
         "agreement-differences",
         title,
-        f"Each point is one of {n:,} units, or several if they coincide (larger points): the judge's rating minus the "
-        "mean of the people, over the mean of both. About 95 % of the differences lie between the dashed lines: mean "
-        "∓ 1.96 SD (Bland & Altman 1986). The limits are a range of differences, not an interval of their mean."
-        + (f" The interval of a limit {note}." if note and limits.low.low is not None else ""),
-        f"Differences between {judge} and people over {n} units: mean {format_number(limits.mean)}, limits "
+        f"Each point is one of {n:,} units, or several if they coincide (larger points): the {judge.noun}'s rating "
+        "minus the mean of the people, over the mean of both. About 95 % of the differences lie between the dashed "
+        "lines: mean ∓ 1.96 SD (Bland & Altman 1986). The limits are a range of differences, not an interval of their "
+        "mean." + (f" The interval of a limit {note}." if note and limits.low.low is not None else ""),
+        f"Differences between {judge.label} and people over {n} units: mean {format_number(limits.mean)}, limits "
         f"{format_number(limits.low.estimate)} and {format_number(limits.high.estimate)}.",
         lambda width: (width, make_grid(width).height),
-        lambda width: _draw_differences(limits, make_grid(width)),
+        lambda width: _draw_differences(limits, judge.noun, make_grid(width)),
         lambda: ResultTable("agreement-differences", title, columns, rows),
         page=PAGE,
         in_report=True,
@@ -117,7 +118,7 @@ def format_category(category: str | float, value_labels: Mapping[float, str]) ->
     return category if isinstance(category, str) else value_labels.get(category) or f"{category:g}"
 
 
-def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Drawing:
+def _draw_differences(limits: LimitsOfAgreement, noun: str, grid: plot_style.Grid) -> Drawing:
     figure, (axis,) = grid.make_panels()
     plot_style.draw_gridlines(axis, "y")
     points: Counter[tuple[float, float]] = Counter()
@@ -140,8 +141,8 @@ def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Drawi
                 xytext=(6 * plot_style.PIXEL, 0), textcoords="offset points", va="center", fontsize=plot_style.SMALL,
                 color=plot_style.TEXT, annotation_clip=False,
             )  # fmt: skip
-    axis.set_xlabel("Mean of judge and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-    axis.set_ylabel("Judge minus people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    axis.set_xlabel(f"Mean of {noun} and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    axis.set_ylabel(f"{noun.capitalize()} minus people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure
 
 

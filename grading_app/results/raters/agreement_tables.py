@@ -160,12 +160,25 @@ class JudgeEstimate:
     meaning: str
 
 
-def make_judge_table(name: str, title: str, estimates: Sequence[JudgeEstimate]) -> ResultTable:
-    """Return a row for each estimate about the judge and people, with its meaning and formula as details."""
+ESTIMATE_KINDS: dict[Kind, Kind] = {
+    "number": "interval",
+    "share": "share_interval",
+    "points": "points_interval",
+    "coefficient": "coefficient_interval",
+}
+
+
+def make_judge_table(
+    name: str, title: str, estimates: Sequence[JudgeEstimate], judge: Rater, kind: Kind = "number"
+) -> ResultTable:
+    """Return a row for each estimate about the judge and people, with its meaning and formula as details.
+
+    judge: the rater that is compared with people. kind: of the estimates, a key of ESTIMATE_KINDS.
+    """
     columns = [
         ResultColumn("name", "Measure"),
-        ResultColumn("value", "Estimate", "number"),
-        ResultColumn("interval", "95 % interval", "interval"),
+        ResultColumn("value", "Estimate", kind),
+        ResultColumn("interval", "95 % interval", ESTIMATE_KINDS[kind]),
         ResultColumn("units", "Units", "count"),
         ResultColumn("remark", "Remark"),
     ]
@@ -182,7 +195,7 @@ def make_judge_table(name: str, title: str, estimates: Sequence[JudgeEstimate]) 
     shown = [column for column in columns if column.name != "remark" or any(row["remark"] for row in rows)]
     intervals = [f"Interval: {one.estimate.interval}." if one.estimate.interval else "" for one in estimates]
     details = [
-        [one.meaning, one.estimate.formula, *([interval] if interval else [])]
+        [one.meaning, one.estimate.formula.replace("judge", judge.noun), *([interval] if interval else [])]
         for one, interval in zip(estimates, intervals, strict=True)
     ]
     notes = [note] if (note := describe_estimates_coverage((one.name, one.estimate) for one in estimates)) else []
@@ -204,50 +217,59 @@ SAME = "Share of the other people with the same rating"
 SAME_CHOICE = "Share of the other people with the same choice"
 
 
-def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
-    """Return the judge's bias and slope, and its agreement with people next to the agreement among people."""
+def list_bias_estimates(comparison: JudgeComparison, judge: Rater, *, in_pairs: bool = False) -> list[JudgeEstimate]:
+    """Return the bias and the slope of the judge."""
     meaning = (
-        "The judge's share of wins for the first minus that of people, from −1 to 1 (Liang & Zeger 1986)."
+        f"The {judge.noun}'s share of wins for the first minus that of people, −100 to 100 pp (Liang & Zeger 1986)."
         if in_pairs
-        else "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."
+        else f"Mean difference of the {judge.noun} and the mean of the people (Liang & Zeger 1986)."
     )
     estimates = [JudgeEstimate("Bias", comparison.bias, meaning)]
     if comparison.slope is not None:
-        meaning = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
+        meaning = f"Below 1, the {judge.noun} avoids the ends of the scale (Deming 1943; Linnet 1993)."
         estimates.append(JudgeEstimate("Slope", comparison.slope, meaning))
-    for standing, measure in zip(
-        comparison.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False
-    ):
-        estimates += [
-            JudgeEstimate(
-                f"{measure}: judge",
-                standing.judge,
-                "Each person is left out in turn; the judge is compared with the other people.",
-            ),
-            JudgeEstimate(
-                f"{measure}: people", standing.people, "Upper limit: each person compared with the other people."
-            ),
-            JudgeEstimate(
-                f"{measure}: difference",
-                standing.gap,
-                "Judge minus people. Below 0, the judge agrees less.",
-            ),
-        ]
     return estimates
 
 
-def list_mean_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
+def list_agreement_estimates(
+    comparison: JudgeComparison, judge: Rater, *, in_pairs: bool = False
+) -> list[JudgeEstimate]:
+    """Return the agreement of the judge with people next to the agreement among people, by each measure."""
+    measures = (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME)
+    noun = judge.noun
+    return [
+        JudgeEstimate(f"{measure}: {name}", estimate, meaning)
+        for standing, measure in zip(comparison.standings, measures, strict=False)
+        for name, estimate, meaning in (
+            (
+                noun,
+                standing.judge,
+                f"Each person is left out in turn; the {noun} is compared with the other people.",
+            ),
+            ("people", standing.people, "Upper limit: each person compared with the other people."),
+            (
+                "difference",
+                standing.gap,
+                f"{noun.capitalize()} minus people. Below 0, the {noun} agrees less.",
+            ),
+        )
+    ]
+
+
+def list_mean_estimates(comparison: JudgeComparison, judge: Rater, *, in_pairs: bool = False) -> list[JudgeEstimate]:
     """Return three estimates of the people's mean; for pairs, of the first answer's share of wins."""
-    mean, statistic = comparison.mean, "share of wins" if in_pairs else "mean"
+    mean, statistic, noun = comparison.mean, "share of wins" if in_pairs else "mean", judge.noun
     return [
         JudgeEstimate(
             f"Corrected {statistic}", mean.corrected,
-            f"Prediction-powered inference: the judge's {statistic} over all units, corrected by its error on the "
-            f"units that people rated ({statistic_format.format_number(mean.rectifier)}); the judge's share in it is "
-            f"{statistic_format.format_number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, "
-            "669–674; PPI++ (2023), arXiv:2311.01453. Valid only if people rated a random sample of all units. "
+            f"Prediction-powered inference: the {noun}'s {statistic} over all units, corrected by its error on the "
+            f"units that people rated ({statistic_format.format_difference(mean.rectifier, in_pairs)}); the {noun}'s "
+            f"weight in it is {statistic_format.format_number(mean.judge_share)}. Angelopoulos et al. (2023), Science "
+            "382, 669–674; PPI++ (2023), arXiv:2311.01453. Valid only if people rated a random sample of all units. "
             "Otherwise restrict the page to the conditions that they rated.",
         ),
         JudgeEstimate("People alone", mean.people, f"The {statistic} by people over the units that they rated."),
-        JudgeEstimate("Judge alone", mean.judge, f"The judge's {statistic} over all units, including its bias."),
+        JudgeEstimate(
+            f"{noun.capitalize()} alone", mean.judge, f"The {noun}'s {statistic} over all units, including its bias."
+        ),
     ]  # fmt: skip

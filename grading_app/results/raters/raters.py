@@ -53,6 +53,11 @@ class Rater:
         return KIND_LABELS[self.kind]
 
     @property
+    def noun(self) -> str:
+        """The rater's kind inside a sentence."""
+        return "person" if self.kind == "person" else self.kind_label.lower()
+
+    @property
     def is_reference(self) -> bool:
         return self.kind in REFERENCES
 
