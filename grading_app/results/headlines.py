@@ -31,6 +31,7 @@ from grading_app.results.scores import (
     ConditionScore,
     Measure,
     count_missing_of_many,
+    describe_extreme,
     estimate,
     list_measures_of_many,
     load_scores_of_many,
@@ -91,6 +92,12 @@ class Headline:
     @property
     def subject(self) -> str:
         return f"{self.measure}: closeness to people" if self.kind == "r" else self.measure
+
+    @property
+    def extreme(self) -> str:
+        """A warning if no answer passed, or if all answers of the only condition did; else ""."""
+        is_known = self.kind == "share" and (not self.value or self.conditions == 1)
+        return describe_extreme(self.measure, [self.value]) if is_known else ""
 
     @property
     def rank(self) -> str:

@@ -27,6 +27,7 @@ from grading_app.results.scores import (
     ConditionScore,
     Measure,
     count_missing,
+    describe_extreme,
     estimate,
     estimate_pair,
     find_primary_measure,
@@ -152,6 +153,16 @@ class Leaderboard:
         if self.primary and self.primary not in self.closeness:
             return []
         return [measure for measure in self.measures if measure.key in self.closeness]
+
+    @property
+    def extremes(self) -> list[tuple[Measure, str]]:
+        """The measures that no answer passed, or that all did, each with a warning."""
+        found = (
+            (measure, describe_extreme(measure.label, [row.scores[measure.key].mean for row in self.rows]))
+            for measure in self.measures
+            if measure.is_share
+        )
+        return [(measure, text) for measure, text in found if text]
 
     def is_best(self, row: BoardRow, measure: Measure) -> bool:
         """Return True if this condition is better than every other one, also if missing answers count as wrong."""

@@ -82,7 +82,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
             ["Mean or share over answers.", *(f"{name}: {text}" for name, text in methods.items() if text)]
         ),
         correction=BEST_NOTE,
-        notes=describe_coverage(board, board.measures),
+        notes=[*(text for _, text in board.extremes), *describe_coverage(board, board.measures)],
     )
 
 
@@ -117,9 +117,10 @@ class BoardLinks:
         query = {"a": a, "b": b, "measure": measure.key} | ({"missing": self.missing} if self.missing else {})
         return f"{reverse('compare')}?{urlencode(query)}"
 
-    def list_trials(self, row: BoardRow, measure: Measure) -> str:
-        """Return the address of the trials behind n, including trials without a score."""
-        query: dict[str, Any] = {"experiment": self.experiment.slug, "condition": row.condition, "status": "done"}
+    def list_trials(self, row: BoardRow | None, measure: Measure) -> str:
+        """Return the address of the trials behind n, including trials without a score. row: None for all conditions."""
+        of_condition = {"condition": row.condition} if row else {}
+        query: dict[str, Any] = {"experiment": self.experiment.slug, **of_condition, "status": "done"}
         if measure.dimension is not None:
             query["dimension"] = measure.dimension
         if measure.grade_condition is not None:

@@ -361,6 +361,19 @@ class MeasureScores:
     categories: dict[str, dict[int, ConditionScore]]
 
 
+def describe_extreme(label: str, means: Iterable[float | None]) -> str:
+    """Return a warning if no answer passed, or if all did; else "". A rule that cannot tell answers apart gives these.
+
+    label: of a measure whose means are shares. means: of all conditions; None for a condition without scores.
+    """
+    found = {mean for mean in means if mean is not None}
+    if found == {0}:
+        return f"No answer passed {label}. Read some answers, then check the rule or rubric and the answer format."
+    if found == {1}:
+        return f"Every answer passed {label}. Read some answers, and check that the rule or rubric can fail one."
+    return ""
+
+
 def make_scope_parameters(experiment: Experiment, wave: Wave | None) -> dict[str, int | None]:
     """Return the parameters of IN_SCOPE. wave: None for all waves."""
     return {"experiment": experiment.pk, "wave": wave.pk if wave else None}

@@ -18,8 +18,9 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.frames import estimate_conditions, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.leaderboard_tables import make_outcome_table
+from grading_app.results.leaderboard_tables import BoardLinks, make_outcome_table
 from grading_app.results.scope import MISSING_CHOICES, MISSING_WRONG
+from grading_app.results.scores import describe_extreme
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable
 from grading_app.views.blind import get_blind_context
@@ -83,7 +84,9 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
     are_missing = any(row["missing"] for row in first)
     recently = timezone.now() - GRADING_TIME
     ended = any(run.finished_at and run.finished_at > recently for run in runs)
+    shares = [row["mean"] for row in first if row["is_share"]]
     return {
+        "extreme": describe_extreme(first[0]["label"], shares) if shares else "",
         "scores": [
             {
                 "name": row["condition"],
@@ -174,7 +177,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         has_answers = any(row.done or row.failed for row in results.outcomes)
         context["answers"] = get_table_context(outcomes) if outcomes and has_answers else None
     if results is not None and screen is not None:
-        order = request.GET.get("sort", "")
+        order, links = request.GET.get("sort", ""), BoardLinks(results.board, experiment, wave, "")
         state = f"{reading.pk}-{cached.fingerprint}" if reading else cached.fingerprint
         of_figure = {"state": state[:STATE_LENGTH]} | ({"wave": str(wave.number)} if wave else {})
         figures = {content["name"]: make_figure_context(content, slug, of_figure) for content in results.figures}
@@ -192,6 +195,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
                 get_table_context(ResultTable.from_content(content), order)
                 for content in (*screen.baselines, *screen.further, screen.effort)
             ],
+            "extremes": [(text, links.list_trials(None, measure)) for measure, text in results.board.extremes],
             "items": items,
             "is_wide": is_wide,
             "items_beside": is_wide and are_narrow,
