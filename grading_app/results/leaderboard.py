@@ -137,6 +137,7 @@ class Leaderboard:
     leads: by the key of the measure; none for ratings, for a single condition, and without common items. factor_leads:
     by the key of the measure, for each factor that varies. closeness: by the key of a rating with human norms.
     primary: the key of the primary measure, which is the first one; "" if the design names none that exists.
+    chosen: the key of the measure that the reader put first instead; "" for none.
     """
 
     measures: list[Measure]
@@ -146,11 +147,13 @@ class Leaderboard:
     closeness: dict[str, Closeness]
     baseline: int | None = None
     primary: str = ""
+    chosen: str = ""
 
     @property
     def rated_with_norms(self) -> list[Measure]:
         """The ratings whose closeness to people comes first; none if the primary measure is another one."""
-        if self.primary and self.primary not in self.closeness:
+        first = self.chosen or self.primary
+        if first and first not in self.closeness:
             return []
         return [measure for measure in self.measures if measure.key in self.closeness]
 
@@ -199,7 +202,8 @@ class Leaderboard:
 class BoardQuery:
     """A query for a leaderboard. wave: None for all. missing_is_wrong: a missing score counts as the lowest score.
 
-    blind: the blind reading whose letters replace the names of models.
+    blind: the blind reading whose letters replace the names of models. measure: the key of the measure that comes first
+    in place of the primary one; "" for none.
     """
 
     experiment: Experiment
@@ -207,6 +211,7 @@ class BoardQuery:
     missing_is_wrong: bool = False
     baseline: int | None = None
     blind: BlindReading | None = None
+    measure: str = ""
 
     @property
     def letters(self) -> dict[int, str] | None:
@@ -255,9 +260,11 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         for key, label in labels.items()
     ]
     primary = find_primary_measure(experiment, measures)
+    measures.sort(key=lambda measure: measure.key != query.measure)  # Stable: the others keep their order.
     return Leaderboard(
-        measures, rows, leads, factor_leads, closeness, query.baseline, primary=primary.key if primary else ""
-    )
+        measures, rows, leads, factor_leads, closeness, query.baseline,
+        primary=primary.key if primary else "", chosen=query.measure,
+    )  # fmt: skip
 
 
 def _find_significant_top(scores: ItemScores, bounds: Bounds | None) -> int | None:

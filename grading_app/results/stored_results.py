@@ -107,19 +107,28 @@ def _compute(query: BoardQuery) -> StoredResults:
 
 
 def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> BoardQuery | None:
-    missing_is_wrong, baseline, blind = values
+    missing_is_wrong, baseline, blind, measure = values
     reading = BlindReading.objects.filter(pk=blind).first() if blind else None
-    return None if blind and reading is None else BoardQuery(experiment, wave, missing_is_wrong, baseline, reading)
+    return (
+        None
+        if blind and reading is None
+        else BoardQuery(experiment, wave, missing_is_wrong, baseline, reading, measure)
+    )
 
 
 RESULTS = make_answer_aggregate(
     "results",
     StoredResults,
     _compute,
-    dump=lambda query: [query.missing_is_wrong, query.baseline, query.blind.pk if query.blind else None],
+    dump=lambda query: [
+        query.missing_is_wrong,
+        query.baseline,
+        query.blind.pk if query.blind else None,
+        query.measure,
+    ],
     load=_load,
     step="adding up answers",
-    version=10,
+    version=11,
     is_shared=True,
 )
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -14,13 +14,14 @@ from django.views.decorators.http import require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.text.names import UnknownNameError
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.frames import estimate_conditions, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.leaderboard_tables import BoardLinks, make_outcome_table
 from grading_app.results.scope import MISSING_CHOICES, MISSING_WRONG
-from grading_app.results.scores import describe_extreme
+from grading_app.results.scores import describe_extreme, list_measures, match_measure
 from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable
 from grading_app.views.blind import get_blind_context
@@ -131,10 +132,12 @@ class BoardForm(forms.Form):
         field: Any = self.fields["baseline"]
         field.choices = [("", "None"), *labels.items()]
 
-    def make_query(self, experiment: Experiment, wave: Wave | None, blind: BlindReading | None) -> BoardQuery:
+    def make_query(
+        self, experiment: Experiment, wave: Wave | None, blind: BlindReading | None, measure: str
+    ) -> BoardQuery:
         self.full_clean()
         counts_as_wrong = self.cleaned_data.get("missing") == MISSING_WRONG
-        return BoardQuery(experiment, wave, counts_as_wrong, self.cleaned_data.get("baseline"), blind)
+        return BoardQuery(experiment, wave, counts_as_wrong, self.cleaned_data.get("baseline"), blind, measure)
 
 
 @require_safe
@@ -152,7 +155,13 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
     reading = blind["blind"]
     labels = load_condition_labels(experiment, wave, reading.assign_letters() if reading else None)
     form = BoardForm(request.GET, labels)
-    cached = get_results(form.make_query(experiment, wave, reading))
+    measure = ""
+    if name := request.GET.get("measure", ""):
+        try:
+            measure = match_measure(list_measures(experiment), name).key
+        except UnknownNameError as error:
+            raise Http404 from error
+    cached = get_results(form.make_query(experiment, wave, reading, measure))
     results, screen = cached.value, cached.value.screen if cached.value else None
     outcomes = None
     if results is not None:
@@ -165,6 +174,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         "state": experiment.state,
         "waves": list(experiment.waves.all()),
         "wave": wave,
+        "measure": measure,
         "board_form": form,
         "results_cached": cached,
         "editable": may_edit(request, experiment),

@@ -53,6 +53,17 @@ def test_a_page_shows_the_wave_of_this_label(client, url_name):
     assert client.get(address, {"wave": "third"}).status_code == 404
 
 
+@pytest.mark.parametrize("name", ["strict-judge", "Standard (strict-judge)"])
+def test_the_results_show_the_measure_of_this_name_first(client, name):
+    address = reverse("experiment_results", args=["pilot"])
+    usual = client.get(address).context["screen"]
+    response = client.get(address, {"measure": name})
+    labels = [screen.first["columns"][1]["label"] for screen in (usual, response.context["screen"])]
+    assert labels == ["Exact match", "Standard (strict-judge)"]
+    assert 'name="measure"' in response.content.decode()
+    assert client.get(address, {"measure": "nosuch"}).status_code == 404
+
+
 def test_the_compare_page_selects_the_measure_of_this_name(client, judged):
     query = {"a": "pilot", "b": "pilot", "measure": "Exact match"}
     assert client.get(reverse("compare"), query).context["form"].cleaned_data["measure"] == "exact_match"
