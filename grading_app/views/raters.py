@@ -56,7 +56,7 @@ from grading_app.views.tables_and_figures import (
     make_figure_context,
     make_requested_file,
 )
-from runs_app.models import Trial
+from runs_app.models import Experiment, Trial
 from runs_app.models.conditions import load_labels
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment, may_edit
@@ -71,16 +71,8 @@ CURSOR_PARAMETERS = ("after", "before")
 @readers_only
 def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
-    form = RatingSelectionForm(request.GET, experiment)
-    selection = form.get_selection()
-    context = {
-        "experiment": experiment,
-        "form": form,
-        "state": experiment.state,
-        "selection": selection,
-        "roles": None,
-    }
-    context["may_edit"] = may_edit(request, experiment)
+    selection, context = _read_selection(request, experiment)
+    context |= {"roles": None, "may_edit": may_edit(request, experiment)}
     if selection is not None:
         roles = assign_roles(selection, request.GET.dict())
         cached = get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
@@ -96,6 +88,13 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
             _make_report_context(request, selection, roles, cached.value, cached.fingerprint) if cached.value else {}
         )
     return render(request, "grading_app/agreement.html", context)
+
+
+def _read_selection(request: HttpRequest, experiment: Experiment) -> tuple[RatingSelection | None, dict[str, Any]]:
+    """Return the raters that the query selects, None if it is invalid, and the context of the page with its form."""
+    form = RatingSelectionForm(request.GET, experiment)
+    selection = form.get_selection()
+    return selection, {"experiment": experiment, "form": form, "state": experiment.state, "selection": selection}
 
 
 def _make_report_context(
@@ -177,14 +176,7 @@ def _make_reference_table(selection: RatingSelection, report: AgreementReport, r
 def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     """List the disagreements, largest first."""
     experiment = get_visible_experiment(request, slug)
-    form = RatingSelectionForm(request.GET, experiment)
-    selection = form.get_selection()
-    context = {
-        "experiment": experiment,
-        "form": form,
-        "state": experiment.state,
-        "selection": selection,
-    }
+    selection, context = _read_selection(request, experiment)
     if selection is not None:
         cached, spread_measure = get_stored_disagreements(selection), get_spread_measure(request)
         context |= {"cached": cached, "here": request.get_full_path(), "by": spread_measure}
