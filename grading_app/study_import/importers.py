@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from datasets_app.importing.archives import ZipMembers
+from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError, ScratchFolder
 from grading_app.study_import.formats.every_eval_ever import EVERY_EVAL_EVER
@@ -25,7 +26,7 @@ from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
-from grading_app.study_import.study_draft import StudyFormat, Watch
+from grading_app.study_import.study_draft import StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format

@@ -123,7 +123,7 @@ class SnapshotImport(SourceImport[SnapshotFile]):
 
     def __init__(self, source: SnapshotFile, options: ImportOptions) -> None:
         super().__init__(source, options)
-        self.name = self.file_name = source.path.name
+        self.name = source.path.name
         self._versions: dict[tuple[str, str], tuple[str, int]] = {}  # By table and name in the file: the newest here.
         self._placeholder: User | None = None
 
@@ -146,14 +146,12 @@ class SnapshotImport(SourceImport[SnapshotFile]):
         if unknown_parts := [
             name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
-            raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
+            raise SnapshotFileError(f"{self.name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
         for part in self.tables:
             load_part(self.archive, part)
             nameless = set(map(str, map_keys(part.model) if part.name else ())) - self.names.get(part.table, {}).keys()
             if nameless:
-                raise SnapshotFileError(
-                    f"{self.file_name}: names.json has no name for row {min(nameless)} of {part.table}"
-                )
+                raise SnapshotFileError(f"{self.name}: names.json has no name for row {min(nameless)} of {part.table}")
         notes = reuse_rows(self.names) if self.kind == DESIGN else []
         counts = {
             str(part.model._meta.verbose_name_plural): select(f"SELECT count(*) FROM {ROWS_OF}{part.table}")[0]
@@ -166,18 +164,18 @@ class SnapshotImport(SourceImport[SnapshotFile]):
             self._insert(part)
             self._advance_status(part)
         new = {part.model: list_new_keys(part) for part in self.tables if part.has_key and part.model not in STREAMED}
-        check_definitions(new, self.file_name)
+        check_definitions(new, self.name)
         if self.tables is TABLES:
             complete_study(self._get_only(Experiment))
         for row in Dataset.objects.filter(pk__in=map_keys(Dataset).values()):
             if row.approved_at and row.hash_items() != row.content_hash:
-                raise SnapshotFileError(f"{self.file_name}: the items of {row} are not what its hash says")
+                raise SnapshotFileError(f"{self.name}: the items of {row} are not what its hash says")
         dataset: Dataset = self._get_only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._get_only(Experiment)
         if self.kind == DESIGN and experiment is not None:
             notes += complete_design(experiment, self.names)
         source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
-        reason = f"Imported from the {source} {self.file_name}"[:500]
+        reason = f"Imported from the {source} {self.name}"[:500]
         content = self.source.verdict.content
         record_changes([(experiment or dataset, "", content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
         for model in ARRIVAL:
@@ -196,18 +194,18 @@ class SnapshotImport(SourceImport[SnapshotFile]):
     def _read_names(self, parts: set[str]) -> Names:
         """Return the names of rows by table and number in the file."""
         if "names.json" not in parts:
-            raise SnapshotFileError(f"{self.file_name} has no names.json")
+            raise SnapshotFileError(f"{self.name} has no names.json")
         try:
             return NAMES.validate_json(self.archive.read("names.json"))
         except ValidationError as error:
             reason = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise SnapshotFileError(f"{self.file_name}: names.json cannot be read: {reason}") from None
+            raise SnapshotFileError(f"{self.name}: names.json cannot be read: {reason}") from None
 
     def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
         keys = list(map_keys(model).values())
         if len(keys) != 1:
-            raise SnapshotFileError(f"{self.file_name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
+            raise SnapshotFileError(f"{self.name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
         return model._default_manager.get(pk=keys[0])
 
     def _take_images(self) -> None:
@@ -216,15 +214,15 @@ class SnapshotImport(SourceImport[SnapshotFile]):
         for name, row in rows_by_name.items():
             info = self.archive.NameToInfo.get(name)
             if IMAGE_NAME.match(name) is None or info is None or info.file_size > MAX_IMAGE:
-                raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
+                raise SnapshotFileError(f"{self.name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
             try:
                 with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
                     facts = (hashlib.sha256(data).hexdigest(), str(picture.format).lower(), *picture.size)
             except UNREADABLE_IMAGE as error:
-                raise SnapshotFileError(f"{self.file_name}: {name} is not an image: {error}") from None
+                raise SnapshotFileError(f"{self.name}: {name} is not an image: {error}") from None
             if facts != (row["sha256"], row["format"], row["width"], row["height"]):
-                raise SnapshotFileError(f"{self.file_name}: {name} is not the image that its row describes")
+                raise SnapshotFileError(f"{self.name}: {name} is not the image that its row describes")
             with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
                 file.write(data)
                 file.flush()
@@ -253,7 +251,7 @@ class SnapshotImport(SourceImport[SnapshotFile]):
         try:
             slug_validator(name)
         except InvalidValue as error:
-            raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
+            raise SnapshotFileError(f"{self.name}: {name[:80]!r} is not a valid name") from error
         if (part.table, name) in self._versions:
             candidate, latest = self._versions[part.table, name]
             self._versions[part.table, name] = candidate, latest + 1
@@ -285,9 +283,7 @@ class SnapshotImport(SourceImport[SnapshotFile]):
                 f"""SELECT place FROM {ROWS_OF}{part.table} x
                 WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({target_sql}) LIMIT 1"""
             ):
-                raise SnapshotFileError(
-                    f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
-                )
+                raise SnapshotFileError(f"{self.name}: {part.file_name} refers to a missing row ({column.attname})")
         params: dict[str, Any] = {}
         local = {column.attname: self._build_local_sql(part, column, params) for column in part.list_local_columns()}
         if part.model in ARRIVAL:

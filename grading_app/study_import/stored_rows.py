@@ -29,7 +29,7 @@ from django.db import IntegrityError, connection, models, transaction
 from django.utils import timezone
 
 from datasets_app.models import BackgroundJob
-from evalsite.lib.checksummed_zip import SUMS, ArchiveWriter
+from evalsite.lib.checksummed_zip import SUMS
 from evalsite.lib.history import Actor, TransitionError
 from evalsite.lib.sql import PAGE_ROWS, open_raw_cursor
 from grading_app.grading.consistency_check import compare_counters, read_counters
@@ -89,16 +89,27 @@ class StorageError(TransitionError):
 
 @dataclass
 class _Progress:
-    """The progress of a job in bytes. Each row counts when it is compared, and when it is deleted or inserted."""
+    """The progress of a job in bytes. Each row counts when it is compared, and when it is deleted or inserted.
+
+    size: the bytes of the rows that leave or return, without compression.
+    """
 
     job: BackgroundJob | None
-    total: int
+    path: Path
     done: int = 0
+
+    def __post_init__(self) -> None:
+        with zipfile.ZipFile(self.path) as archive:
+            names = {part.file_name for part in MOVED}
+            parts = [e for e in archive.infolist() if e.filename in names or e.filename.startswith(SITE)]
+        self.size = sum(part.file_size for part in parts)
+        if self.job:
+            self.job.enter(MOVING, total=2 * self.size)
 
     def add(self, size: int) -> None:
         self.done += size
         if self.job:
-            self.job.report(min(self.done, self.total), self.total)
+            self.job.report(min(self.done, 2 * self.size), 2 * self.size)
 
 
 class _ReportedFile(io.FileIO):
@@ -161,7 +172,9 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
     try:
         with _ReportedFile(handle, "wb") as out:
             out.job = job
-            digest, counts = write_archive(experiment, out, reason=reason, by=by, add_parts=_add_site_parts)
+            digest, counts = write_archive(
+                experiment, out, reason=reason, by=by, list_further_parts=_iterate_site_parts
+            )
             os.fsync(out.fileno())
         path = Path(draft).replace(folder / f"{digest}.zip")
     except SnapshotError as error:
@@ -172,10 +185,7 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
     sums = _verify_file(path, digest)
     headlines = load_headlines([Experiment.objects.with_totals().get(pk=experiment.pk)], experiment.owner)
     headline = headlines.get(experiment.pk)
-    size = _measure_rows(path)
-    progress = _Progress(job, 2 * size)
-    if job:
-        job.enter(MOVING, total=progress.total)
+    progress = _Progress(job, path)
     with transaction.atomic():
         experiment.refuse_while_live()
         # Until the rows have left, no queue opens and no rater is excluded.
@@ -188,10 +198,9 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
             runs = list(experiment.runs.order_by("-condition__stage", "pk"))
             for run in runs:
                 delete_trials(run)
-                progress.add(size // len(runs))
+                progress.add(progress.size // len(runs))
             # Verdicts are gone with their trials. Nothing may have been added since the comparison.
-            if any(_exists(table, where, experiment) for table, where in _list_conditions()):
-                raise StorageError(f"rows of {experiment} were added meanwhile; try again")
+            _refuse_added_rows(experiment)
         stored = StoredRows.objects.create(
             experiment=experiment,
             digest=digest,
@@ -223,10 +232,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
     if stored is None:
         raise StorageError(f"the rows of {experiment} are in the database already")
     sums = _verify_file(stored.path, stored.digest)
-    size = _measure_rows(stored.path)
-    progress = _Progress(job, 2 * size)
-    if job:
-        job.enter(MOVING, total=progress.total)
+    progress = _Progress(job, stored.path)
     with zipfile.ZipFile(stored.path) as archive, transaction.atomic():
         experiment.refuse_while_live()
         Experiment.objects.transition_one(
@@ -253,7 +259,7 @@ def bring_back(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
                 }
                 joins = f"CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, m.line) h"
                 insert_part(part, local, lookup=(KEYS, "n", "id"), joins=joins)
-                progress.add(size // len(MOVED))
+                progress.add(progress.size // len(MOVED))
         for model in WHOLE:
             lines = f"{ROWS_OF}{model._meta.db_table}"
             load_lines(archive, f"{SITE}{model._meta.db_table}.jsonl", lines)
@@ -294,11 +300,6 @@ def list_open_queues(experiment: Experiment) -> list[RatingQueue]:
     return list(experiment.rating_queues.filter(status=RatingQueue.Status.OPEN).order_by("name"))
 
 
-def _add_site_parts(writer: ArchiveWriter, reader: StudyRowReader) -> None:
-    for name, chunks in _iterate_site_parts(reader):
-        writer.add(name, chunks)
-
-
 def _iterate_site_parts(reader: StudyRowReader) -> Iterator[tuple[str, Iterable[bytes]]]:
     for part in (*REFERENCES, *MOVED):
         yield f"{SITE}{part.table}.jsonl", reader.iterate_site_chunks(part, is_whole=part in MOVED)
@@ -317,15 +318,14 @@ def _iterate_lines(rows: str, params: dict[str, Any]) -> Iterator[bytes]:
             yield "".join(lines).encode()
 
 
-def _list_conditions() -> list[tuple[str, str]]:
-    """Return each table whose rows leave, with the condition on its rows `t`."""
-    return [(part.table, part.where) for part in MOVED] + [(m._meta.db_table, where) for m, where in WHOLE.items()]
-
-
-def _exists(table: str, where: str, experiment: Experiment) -> bool:
+def _refuse_added_rows(experiment: Experiment) -> None:
+    """Raise StorageError if a table still has rows that leave."""
+    tables = {part.table: part.where for part in MOVED} | {m._meta.db_table: where for m, where in WHOLE.items()}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT EXISTS (SELECT FROM {table} t WHERE {where})", {"experiment": experiment.pk})
-        return bool(cursor.fetchone()[0])
+        for table, where in tables.items():
+            cursor.execute(f"SELECT EXISTS (SELECT FROM {table} t WHERE {where})", {"experiment": experiment.pk})
+            if cursor.fetchone()[0]:
+                raise StorageError(f"rows of {experiment} were added meanwhile; try again")
 
 
 def _compare_with_file(
@@ -363,13 +363,6 @@ def _verify_file(path: Path, digest: str) -> dict[str, str]:
     with zipfile.ZipFile(path) as archive:
         lines = archive.read(SUMS).decode().splitlines()
     return {name: checksum for checksum, name in (line.split("  ", 1) for line in lines)}
-
-
-def _measure_rows(path: Path) -> int:
-    """Return the bytes of the rows that leave or return, without compression."""
-    with zipfile.ZipFile(path) as archive:
-        names = {part.file_name for part in MOVED}
-        return sum(e.file_size for e in archive.infolist() if e.filename in names or e.filename.startswith(SITE))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.records import ScratchFolder
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.stored_tables import KeyIndex
@@ -30,7 +31,6 @@ from grading_app.study_import.study_files import TRIALS, StoredTrials, format_tr
 from grading_app.study_import.text_files import read_yaml_files
 
 T = TypeVar("T")
-Watch = Callable[[int], None]
 WATCH_INTERVAL = 500  # Trials between two calls of a watch.
 MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
 

@@ -29,6 +29,7 @@ from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.row_writer import reserve_keys, write_rows
 from grading_app.study_import.source_import import ImportOptions, ImportReport, SourceImport, number_names
 from grading_app.study_import.study import (
+    INPUT_TURN,
     USAGE,
     Study,
     StudyCall,
@@ -64,7 +65,6 @@ Identity = tuple[int, int | None, int | None, int]  # Run, item, dimension, repe
 BATCH = 2000
 BATCH_CHARS = 8_000_000
 ENDPOINT = "imported"
-PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
 FIRST_CHANGES = 3
 LONGEST_SCORER = 40
@@ -223,7 +223,7 @@ class StudyImport(SourceImport[Study]):
         trial_conditions = {part.key for part in study.conditions}
         for part in (*study.conditions, *study.planned):
             model = self._create_model(part)
-            messages = [dict(turn) for turn in part.messages or PLACEHOLDER]
+            messages = [dict(turn) for turn in part.messages or INPUT_TURN]
             prompt = self._create_versioned(Prompt(name=slugify_name(part.prompt), messages=messages, **rating))
             sampler = self._create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings))
             experiment.language_models.add(model)

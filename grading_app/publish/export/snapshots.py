@@ -35,7 +35,7 @@ from runs_app.planning.spec_io import to_yaml
 CONFIDENCE = 0.95
 TOO_FEW = "too few items"
 NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
-AddParts = Callable[[ArchiveWriter, StudyRowReader], None]
+ListParts = Callable[[StudyRowReader], Iterable[tuple[str, Iterable[bytes]]]]
 
 
 class SnapshotError(ValueError):
@@ -96,7 +96,7 @@ def write_archive(
     label: str = "",
     reason: str = "",
     by: Actor,
-    add_parts: AddParts | None = None,
+    list_further_parts: ListParts = lambda reader: (),
 ) -> tuple[str, dict[str, Any]]:
     """Write a snapshot, with further parts, and return its digest and the numbers of its study card."""
     writer, counts = ArchiveWriter(out), Counts()
@@ -110,8 +110,8 @@ def write_archive(
         for part in STUDY_TABLES:
             writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
         writer.add("names.json", [reader.build_names()])
-        if add_parts is not None:
-            add_parts(writer, reader)
+        for further_part in list_further_parts(reader):
+            writer.add(*further_part)
         for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.shared_file.fetch()))
     writer.add("schema.json", [json_part({"schema": SCHEMA})])
