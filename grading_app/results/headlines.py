@@ -29,6 +29,7 @@ from grading_app.results.closeness import ConditionCloseness, estimate_closeness
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
 from grading_app.results.scores import (
     ConditionScore,
+    ExtremeShare,
     Measure,
     count_missing_of_many,
     describe_extreme,
@@ -94,10 +95,10 @@ class Headline:
         return f"{self.measure}: closeness to people" if self.kind == "r" else self.measure
 
     @property
-    def extreme(self) -> str:
-        """A warning if no answer passed, or if all answers of the only condition did; else ""."""
+    def extreme(self) -> ExtremeShare | None:
+        """A warning if no answer passed, or if all answers of the only condition did."""
         is_known = self.kind == "share" and (not self.value or self.conditions == 1)
-        return describe_extreme(self.measure, [self.value]) if is_known else ""
+        return describe_extreme(self.measure, [self.value]) if is_known else None
 
     @property
     def rank(self) -> str:

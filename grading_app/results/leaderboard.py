@@ -25,6 +25,7 @@ from grading_app.results.frames import FACTORS, load_condition_labels
 from grading_app.results.scores import (
     IN_SCOPE,
     ConditionScore,
+    ExtremeShare,
     Measure,
     count_missing,
     describe_extreme,
@@ -158,14 +159,14 @@ class Leaderboard:
         return [measure for measure in self.measures if measure.key in self.closeness]
 
     @property
-    def extremes(self) -> list[tuple[Measure, str]]:
+    def extremes(self) -> list[tuple[Measure, ExtremeShare]]:
         """The measures that no answer passed, or that all did, each with a warning."""
         found = (
             (measure, describe_extreme(measure.label, [row.scores[measure.key].mean for row in self.rows]))
             for measure in self.measures
             if measure.is_share
         )
-        return [(measure, text) for measure, text in found if text]
+        return [(measure, extreme) for measure, extreme in found if extreme]
 
     def is_best(self, row: BoardRow, measure: Measure) -> bool:
         """Return True if this condition is better than every other one, also if missing answers count as wrong."""

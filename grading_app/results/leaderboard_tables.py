@@ -82,7 +82,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
             ["Mean or share over answers.", *(f"{name}: {text}" for name, text in methods.items() if text)]
         ),
         correction=BEST_NOTE,
-        notes=[*(text for _, text in board.extremes), *describe_coverage(board, board.measures)],
+        notes=[*(str(extreme) for _, extreme in board.extremes), *describe_coverage(board, board.measures)],
     )
 
 

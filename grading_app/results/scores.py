@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -361,17 +361,29 @@ class MeasureScores:
     categories: dict[str, dict[int, ConditionScore]]
 
 
-def describe_extreme(label: str, means: Iterable[float | None]) -> str:
-    """Return a warning if no answer passed, or if all did; else "". A rule that cannot tell answers apart gives these.
+class ExtremeShare(NamedTuple):
+    """A warning that no answer passed a measure, or that all did. Only the fact belongs into a paper."""
+
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.fact} {self.advice}"
+
+
+def describe_extreme(label: str, means: Iterable[float | None]) -> ExtremeShare | None:
+    """Return a warning if no answer passed, or if all did. A rule that cannot tell answers apart gives these.
 
     label: of a measure whose means are shares. means: of all conditions; None for a condition without scores.
     """
     found = {mean for mean in means if mean is not None}
     if found == {0}:
-        return f"No answer passed {label}. Read some answers, then check the rule or rubric and the answer format."
+        advice = "Read some answers, then check the rule or rubric and the answer format."
+        return ExtremeShare(f"No answer passed {label}.", advice)
     if found == {1}:
-        return f"Every answer passed {label}. Read some answers, and check that the rule or rubric can fail one."
-    return ""
+        advice = "Read some answers, and check that the rule or rubric can fail one."
+        return ExtremeShare(f"Every answer passed {label}.", advice)
+    return None
 
 
 def make_scope_parameters(experiment: Experiment, wave: Wave | None) -> dict[str, int | None]:

@@ -87,7 +87,7 @@ def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) ->
     ended = any(run.finished_at and run.finished_at > recently for run in runs)
     shares = [row["mean"] for row in first if row["is_share"]]
     return {
-        "extreme": describe_extreme(first[0]["label"], shares) if shares else "",
+        "extreme": describe_extreme(first[0]["label"], shares) if shares else None,
         "scores": [
             {
                 "name": row["condition"],
@@ -205,7 +205,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
                 get_table_context(ResultTable.from_content(content), order)
                 for content in (*screen.baselines, *screen.further, screen.effort)
             ],
-            "extremes": [(text, links.list_trials(None, measure)) for measure, text in results.board.extremes],
+            "extremes": [(extreme, links.list_trials(None, measure)) for measure, extreme in results.board.extremes],
             "items": items,
             "is_wide": is_wide,
             "items_beside": is_wide and are_narrow,

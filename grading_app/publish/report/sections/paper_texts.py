@@ -53,7 +53,7 @@ def write_abstract(source: ReportSource) -> list[Block | None]:
         "are 95 % confidence intervals with items as clusters.",
         page,
     )
-    extremes = (text for _, text in source.board.extremes)
+    extremes = (extreme.fact for _, extreme in source.board.extremes)
     main = [make_sentence(f"{text} ", page) for text in (*found[:1], *second, *extremes)]
     return [make_paragraph(design, measures, *main, basis)]
 
@@ -73,7 +73,7 @@ def write_results_paragraph(source: ReportSource) -> list[Block | None]:
     left_out = f", and {count_noun(further, 'further condition')}" if further > 0 else ""
     spans = [make_sentence(f"Means on {measure.label} were: {'; '.join(means[:MAX_CONDITIONS])}{left_out}. ", page)]
     spans += [make_sentence(f"{text} ", page) for text in _draw_conclusions(source)]
-    spans += [make_sentence(f"{text} ", page) for _, text in board.extremes]
+    spans += [make_sentence(f"{extreme.fact} ", page) for _, extreme in board.extremes]
     if len(board.rows) > 1 or len(board.rated_with_norms) > 1:  # Else the conclusion is on this correlation.
         spans += [_describe_closeness(source, one) for one in board.measures if one.key in board.closeness]
     return [make_paragraph(*spans)]
