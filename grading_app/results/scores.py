@@ -382,7 +382,7 @@ def describe_extreme(label: str, means: Iterable[float | None]) -> ExtremeShare 
         return ExtremeShare(f"No answer passed {label}.", advice)
     if found == {1}:
         advice = "Read some answers, and check that the rule or rubric can fail one."
-        return ExtremeShare(f"Every answer passed {label}.", advice)
+        return ExtremeShare(f"Every scored answer passed {label}.", advice)
     return None
 
 

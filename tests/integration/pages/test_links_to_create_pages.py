@@ -47,7 +47,8 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
     )
     write = open_page(web, reverse("experiment_write", args=[experiment.slug]))
     assert 'href="/library/new/rubrics/?starter=writer"' in write
-    assert 'href="/library/new/rubrics/"' in open_page(web, reverse("experiment_draw_judges", args=["pilot"]))
+    draw = reverse("experiment_draw_judges", args=["pilot"])
+    assert f'href="/library/new/rubrics/?next={draw}"' in open_page(web, draw)
 
 
 def test_users_who_may_not_create_rows_see_no_link(as_, people):

@@ -97,7 +97,7 @@ def test_the_end_of_progress_says_how_many_answers_have_a_score(client):
     Run.objects.update(status="done")
     grade(experiment, by="test")
     text = read_text(read_progress(client, experiment))
-    assert re.search(r"Done\. 3 answers: \S+.* 100 % \(2 of 3 scored\)\. See results", text)
+    assert re.search(r"Done\. 3 answers: \S+.* 100 % \(2 of 3 scored\)\. Every scored .* See results", text)
 
 
 def test_while_calls_are_under_way_progress_does_not_say_done(client):

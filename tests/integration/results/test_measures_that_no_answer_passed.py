@@ -19,7 +19,7 @@ from tests.page_text import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 NONE = "No answer passed Exact match."
-ALL = "Every answer passed Exact match."
+ALL = "Every scored answer passed Exact match."
 
 
 @pytest.fixture(autouse=True)
