@@ -395,12 +395,12 @@ def test_ratings_move_only_from_a_closed_queue_of_their_experiment(archived):
         refuse(lambda: dimensions._raw_delete(connection.alias))
         for row in rows:
             assert row._raw_delete(connection.alias) == 1
-    for row in (rating, answer):
-        refuse(lambda row=row: row.save(force_insert=True))
+    for one in (rating, answer):
+        refuse(lambda one=one: one.save(force_insert=True))
         with other.permit_deletion():
-            refuse(lambda row=row: row.save(force_insert=True))
+            refuse(lambda one=one: one.save(force_insert=True))
         with archived.permit_deletion():
-            row.save(force_insert=True)
+            one.save(force_insert=True)
 
 
 def test_queues_do_not_change_while_their_rows_are_in_a_file(archived):
