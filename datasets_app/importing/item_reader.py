@@ -84,8 +84,7 @@ def read_items(
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
-        rows_left_out = f"none of the {report.left_out_total} rows is valid" if report.left_out_total else ""
-        report.error(None, "file", rows_left_out or "no items in it")
+        report.error(None, "file", "no row is valid" if report.left_out_total else "no items in it")
     return reading
 
 

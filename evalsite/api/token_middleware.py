@@ -27,6 +27,19 @@ from evalsite.lib.web.problem_responses import (
 from evalsite.lib.web.sign_in import get_client_address
 from runs_app.models import ApiAllowance, ApiToken
 
+SAFE = ("GET", "HEAD", "OPTIONS")
+MAX_GUESSES = 100
+"""Wrong tokens that one address may send within FailedSignIn.WINDOW."""
+DETAILS = {
+    400: "The request is malformed.",
+    403: "Your account may not do this.",
+    404: NOT_FOUND,
+    405: "This address does not accept the method. The header Allow lists the methods that it accepts.",
+    413: "The request is too large.",
+    500: "The site failed to answer. Its log has the reason. Try again, and tell an operator if it fails again.",
+}
+Next = Callable[[HttpRequest], HttpResponse]
+
 
 def is_sent_by_an_account(cookies: str, authorization: str) -> bool:
     """Return whether the request has the session of a user or a usable access token, by these two headers.
@@ -43,20 +56,6 @@ def is_sent_by_an_account(cookies: str, authorization: str) -> bool:
         return bool(get_user(request).is_authenticated)
     finally:
         close_old_connections()
-
-
-SAFE = ("GET", "HEAD", "OPTIONS")
-MAX_GUESSES = 100
-"""Wrong tokens that one address may send within FailedSignIn.WINDOW."""
-DETAILS = {
-    400: "The request is malformed.",
-    403: "Your account may not do this.",
-    404: NOT_FOUND,
-    405: "This address does not accept the method. The header Allow lists the methods that it accepts.",
-    413: "The request is too large.",
-    500: "The site failed to answer. Its log has the reason. Try again, and tell an operator if it fails again.",
-}
-Next = Callable[[HttpRequest], HttpResponse]
 
 
 class ProblemMiddleware:

@@ -194,7 +194,7 @@ def make_judge_table(
     ]
     shown = [column for column in columns if column.name != "remark" or any(row["remark"] for row in rows)]
     intervals = [f"Interval: {one.estimate.interval}." if one.estimate.interval else "" for one in estimates]
-    details = [
+    details = [  # The formulas call the rater a judge, whatever it is.
         [one.meaning, one.estimate.formula.replace("judge", judge.noun), *([interval] if interval else [])]
         for one, interval in zip(estimates, intervals, strict=True)
     ]

@@ -71,9 +71,7 @@ def test_a_file_whose_rows_are_all_faulty_is_refused(people):
     upload = stage_upload(people["researcher"], {"items": build_file(table)}, slug="empty", about={})
     upload.request_job("import", {}, leaves_out=True)
     assert not Dataset.objects.exists()
-    assert [remark.message for remark in load_again(upload, people).outcome.report.errors] == [
-        "none of the 2 rows is valid"
-    ]
+    assert [remark.message for remark in load_again(upload, people).outcome.report.errors] == ["no row is valid"]
 
 
 def test_rows_with_faulty_norms_or_cells_are_left_out_too(people, as_):
@@ -102,6 +100,6 @@ def test_start_names_the_first_rows_of_a_file_without_a_valid_row(people, as_):
     upload = stage_upload(people["researcher"], {"items": build_file(table)}, slug="capitals", about={})
     upload.request_job("preview", {}, leaves_out=True)
     text = as_("researcher").get(f"/start/?upload={upload.token}").content.decode()
-    assert "None of the 2 rows is valid" in text
+    assert "No row is valid" in text
     assert "Row 1, v_mean: &#x27;high&#x27; is not a number" in text
     assert "Row 2, input: neither an input nor an image" in text
