@@ -27,7 +27,7 @@ from runs_app.models import Experiment, Wave
 CompareUrl = Callable[[BoardRow, Measure], str]
 NUMBER_IN_METHOD = re.compile(r" (at an effective n of|over) [\d.,]+( items)?")
 BEST_NOTE = (
-    "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
+    "Best: higher than each other condition by a paired test over common items, p < .05 after Holm's correction over "
     "these tests, also if planned answers without a score count as wrong. Ratings have no best."
 )
 
