@@ -5,13 +5,11 @@ Both read the files again and do the same; a dry run takes everything back. So i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.records import FileError
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
@@ -20,14 +18,14 @@ from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.history import StatusChange
 from grading_app.study_import.snapshot_import import ASPECT, SnapshotImport
 from grading_app.study_import.source_import import ImportOptions, ImportReport
-from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, Study, StudyDesign, StudyError, StudyTrial
+from grading_app.study_import.study import MAX_PROBLEMS, DesignNames, StudyDesign, StudyError
+from grading_app.study_import.study_files import Study
 from grading_app.study_import.upload_reader import SnapshotFile, read_study_upload, safe_name
 from grading_app.study_import.writer import DesignImport, StudyImport
 from runs_app.models import Experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"
-EVERY = 100  # Trials between two looks at the clock.
 CHECK, IMPORT = "study check", "study import"
 MAX_NOTES = 200
 
@@ -56,9 +54,8 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
         if chosen and isinstance(source, Study) and not Dataset.objects.filter(pk=chosen).exists():
             raise StudyError(["the dataset that you chose was deleted: choose another one"])
         job.enter(SAVING)
-        if isinstance(source, Study):
-            source = _report_progress(source, watch)
-        report = import_source(source, ImportOptions(user, names, dataset, dry_run=job.kind == CHECK))
+        options = ImportOptions(user, names, dataset, dry_run=job.kind == CHECK, watch=watch)
+        report = import_source(source, options)
         if isinstance(source, SnapshotFile) and any(asdict(names).values()):
             note = "A snapshot or bundle has its own names and dataset; those that you entered are not used."
             report.notes.insert(0, note)
@@ -86,18 +83,6 @@ def import_source(source: Study | StudyDesign | SnapshotFile, options: ImportOpt
     if isinstance(source, StudyDesign):
         return DesignImport(source, options).run()
     return SnapshotImport(source, options).run()
-
-
-def _report_progress(study: Study, watch: Watch) -> Study:
-    """Return the study; reading its trials updates the progress of the job."""
-
-    def trials() -> Iterator[StudyTrial]:
-        for number, trial in enumerate(study.trials(), start=1):
-            if number % EVERY == 0:
-                watch(number)
-            yield trial
-
-    return replace(study, trials=trials)
 
 
 def _find_earlier_import(upload: PendingUpload, job: BackgroundJob, user: User) -> dict[str, Any] | None:

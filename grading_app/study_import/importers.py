@@ -7,7 +7,6 @@ and a file that unpacks to too much are refused before a format reads anything.
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 from datasets_app.importing.archives import ZipMembers
@@ -25,8 +24,9 @@ from grading_app.study_import.formats.oasis_llm import OASIS_DUCKDB, OASIS_LLM
 from grading_app.study_import.formats.openai_evals import OPENAI_EVALS
 from grading_app.study_import.formats.promptfoo import PROMPTFOO
 from grading_app.study_import.formats.reasonscape import REASONSCAPE
-from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
+from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, StudyDesign, StudyError
 from grading_app.study_import.study_draft import StudyFormat
+from grading_app.study_import.study_files import Study
 
 FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format
@@ -67,7 +67,9 @@ def read_source(
             ZipMembers(file, LIMITS).extract(folder)
         inside = list(folder.iterdir())
         source = _read(inside[0] if len(inside) == 1 and inside[0].is_dir() else folder, format_name, names, watch)
-        return source if isinstance(source, StudyDesign) else replace(source, scratch=(*source.scratch, scratch))
+        if isinstance(source, Study):
+            source.folders.append(scratch)
+        return source
     except StudyError:
         raise
     except (FileError, *BROKEN) as error:
@@ -90,12 +92,9 @@ def _read(path: Path, format_name: str, names: DesignNames, watch: Watch | None)
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     study_format = FORMATS[format_name] if format_name else formats[0]
     study = study_format.read_study(path, watch)
-    notes = [
-        f"Files of {candidate.label} are here, too. They are not taken."
-        for candidate in formats
-        if candidate is not study_format
-    ]
-    return replace(study, notes=[*study.notes, *notes])
+    others = [candidate for candidate in formats if candidate is not study_format]
+    study.notes += [f"Files of {candidate.label} are here, too. They are not taken." for candidate in others]
+    return study
 
 
 def _check_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, models, transaction
 
+from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import CurationError
@@ -30,7 +31,7 @@ class ImportOptions:
     """The choices of a person for an import.
 
     owner: of the new experiment. dataset: an approved one with the items of a study, by key; None for a new one.
-    trusted: a design may create rows that the owner could not create.
+    trusted: a design may create rows that the owner could not create. watch: gets the number of a study's trials.
     """
 
     owner: User
@@ -38,6 +39,7 @@ class ImportOptions:
     dataset: Dataset | None = None
     dry_run: bool = False
     trusted: bool = False
+    watch: Watch | None = None
 
 
 @dataclass

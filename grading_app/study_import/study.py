@@ -1,4 +1,4 @@
-"""A study as importers read it, independent of the tool that made it. Pure."""
+"""The records of a study as importers read it, independent of the tool that made it. Pure."""
 
 from __future__ import annotations
 
@@ -391,31 +391,6 @@ def make_metric_score(scorer: str, value: Any, raw: str, **facts: Any) -> StudyS
 
 
 @dataclass(frozen=True)
-class Study:
-    """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
-
-    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. judges:
-    by the name of their scorer. planned: conditions of the design without trials. settings: of the experiment, by their
-    fields. scratch: temporary folders with files that the study refers to.
-    """
-
-    name: str
-    tool: str
-    items: Sequence[StudyItem]
-    conditions: Sequence[StudyCondition]
-    trials: Callable[[], Iterator[StudyTrial]]
-    dimensions: Sequence[StudyDimension] = ()
-    waves: Sequence[StudyWave] = (StudyWave(),)
-    notes: Sequence[str] = ()
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""
-    judges: Mapping[str, StudyJudge] = field(default_factory=dict)
-    planned: Sequence[StudyCondition] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    scratch: Sequence[Any] = ()
-
-
-@dataclass(frozen=True)
 class DesignNames:
     """Names that a person chose for the experiment, its dataset and its endpoint. Empty: those of the file."""
 
@@ -431,11 +406,10 @@ NAMES_OF_FILE = DesignNames()
 class StudyDesign:
     """A design of another tool. content: as an experiment file has it. notes: what was not taken, and why.
 
-    items: of its dataset, as mappings of the fields of `StudyItem`, if the files have them. Without models in the
-    content, the draft gets one of this site.
+    items: of its dataset, if the files have them. Without models in the content, the draft gets one of this site.
     """
 
     tool: str
     content: Mapping[str, Any]
     notes: Sequence[str]
-    items: Sequence[Mapping[str, Any]] = ()
+    items: Sequence[StudyItem] = ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.characters import describe_unstorable
-from grading_app.study_import.study import USAGE, Study, StudyCondition, StudyError, StudyItem, StudyTrial
+from grading_app.study_import.study import USAGE, StudyCondition, StudyError, StudyItem, StudyTrial
+from grading_app.study_import.study_files import Study
 from runs_app.bounds import BOUNDS
 from runs_app.scorers.scorers import LARGEST_SCORE, is_valid_score
 
@@ -27,13 +28,14 @@ def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
     if not study.items:
         raise StudyError([f"{study.name}: the files have no trial"])
-    check_items(study.items)
+    check_items(study.items.values())
     fault = describe_unstorable(study.name)
     problems = [f"the name of the study {fault}"] if fault else []
     for judge in study.judges.values():
         fault = describe_unstorable([judge.name, judge.rubric_hash, judge.source_id])
         problems += [f"judge {judge.name[:80]!r}: it {fault}"] if fault else []
-    for condition in (*study.conditions, *study.planned, *(judge.condition for judge in study.judges.values())):
+    judges = [judge.condition for judge in study.judges.values()]
+    for condition in (*study.conditions.values(), *study.planned, *judges):
         names = [condition.model, condition.model_id, condition.provider, condition.prompt, condition.sampler]
         fault = describe_unstorable([*names, condition.run, list(condition.messages), dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
@@ -42,7 +44,7 @@ def check_design(study: Study) -> None:
         raise StudyError(problems)
 
 
-def check_items(items: Sequence[StudyItem]) -> None:
+def check_items(items: Iterable[StudyItem]) -> None:
     """Raise StudyError if the database could not store an item or a norm."""
     if problems := [f"item {item.key[:80]!r}: {problem}" for item in items for problem in _find_item_problems(item)]:
         raise StudyError(problems)

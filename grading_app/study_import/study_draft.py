@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,19 +15,15 @@ from grading_app.study_import.stored_tables import KeyIndex
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
     DesignNames,
-    Study,
     StudyCondition,
     StudyDesign,
-    StudyDimension,
     StudyError,
     StudyItem,
-    StudyJudge,
     StudyTrial,
-    StudyWave,
     refuse_unreadable,
     separate_equal,
 )
-from grading_app.study_import.study_files import TRIALS, StoredTrials, format_trial
+from grading_app.study_import.study_files import ENCODER, TRIALS, Study
 from grading_app.study_import.text_files import read_yaml_files
 
 T = TypeVar("T")
@@ -35,37 +31,17 @@ WATCH_INTERVAL = 500  # Trials between two calls of a watch.
 MOST_PROBLEMS = 10 * MAX_PROBLEMS  # Reading ends there.
 
 
-@dataclass
-class StudyDraft:
+class StudyDraft(Study):
     """A study while its files are read. Trials go to a file, so that memory does not grow with their number.
 
-    path: of the source. tool, name, ... source: as `Study` has them. items, conditions: by key. counts: of what is not
-    kept, by the reasons of `StudyFormat.count_notes`. where: the place of the value that is being read, for errors.
-    scratch: a folder for the reader. files: other folders that the study refers to. watch: gets the number of trials.
+    path: of the source. where: the place of the value that is being read, for errors. counts: of what is not kept, by
+    the reasons of `StudyFormat.count_notes`. watch: gets the number of trials.
     """
 
-    path: Path
-    tool: str
-    name: str = ""
-    items: dict[str, StudyItem] = field(default_factory=dict)
-    conditions: dict[str, StudyCondition] = field(default_factory=dict)
-    dimensions: list[StudyDimension] = field(default_factory=list)
-    waves: list[StudyWave] = field(default_factory=lambda: [StudyWave()])
-    notes: list[str] = field(default_factory=list)
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""
-    judges: dict[str, StudyJudge] = field(default_factory=dict)
-    planned: Sequence[StudyCondition] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    where: str = ""
-    scratch: ScratchFolder = field(default_factory=ScratchFolder)
-    files: list[Any] = field(default_factory=list)
-    watch: Watch | None = None
-
-    def __post_init__(self) -> None:
-        self.name = self.name or (self.path.stem if self.path.is_file() else self.path.name)
-        self.where = self.path.name
+    def __init__(self, path: Path, tool: str, notes: Iterable[str] = (), watch: Watch | None = None) -> None:
+        super().__init__(path.stem if path.is_file() else path.name, tool, ScratchFolder(), notes=list(notes))
+        self.path, self.where, self.watch = path, path.name, watch
+        self.counts: Counter[str] = Counter()
         self._trials = (self.scratch.path / TRIALS).open("w", encoding="utf-8")
         self._repetitions = KeyIndex()
         self._number = 0
@@ -110,23 +86,19 @@ class StudyDraft:
         trial = StudyTrial(
             where=fields.pop("where", self.where), condition=condition, item=item, sample_idx=sample_idx, **fields
         )
-        self._trials.write(format_trial(trial))
+        self._trials.write(ENCODER.encode(trial) + "\n")
         self._number += 1
         if self.watch and self._number % WATCH_INTERVAL == 0:
             self.watch(self._number)
 
-    def build(self, count_notes: Mapping[str, str]) -> Study:
-        """Return the study. Raise StudyError if a row was refused."""
+    def complete(self, count_notes: Mapping[str, str]) -> None:
+        """End the reading. Raise StudyError if a row was refused."""
         self._trials.close()
         self.check()
         conditions, separation_notes = separate_equal(list(self.conditions.values()))
+        self.conditions = {condition.key: condition for condition in conditions}
         counted = [text.format(self.counts[reason]) for reason, text in count_notes.items() if self.counts[reason]]
-        parts = {part.name: getattr(self, part.name) for part in fields(Study) if part.name != "trials"}
-        return Study(**{
-            **parts, "items": list(self.items.values()), "conditions": conditions,
-            "notes": [*self.notes, *counted, *separation_notes],
-            "trials": StoredTrials(self.scratch.path / TRIALS, self.scratch), "scratch": (self.scratch, *self.files),
-        })  # fmt: skip
+        self.notes += [*counted, *separation_notes]
 
 
 @dataclass(frozen=True)
@@ -144,7 +116,7 @@ class DesignFile:
         title: str,
         content: Mapping[str, Any],
         notes: Sequence[str],
-        items: Sequence[Mapping[str, Any]] = (),
+        items: Sequence[StudyItem] = (),
         *,
         dataset: str = "",
     ) -> StudyDesign:
@@ -191,10 +163,11 @@ class StudyFormat:
         parts = self.find(path)
         if not parts or self.read is None:
             raise StudyError([f"{path.name}: {self.missing}"])
-        draft = StudyDraft(path, self.tool or self.name, notes=list(self.notes), watch=watch)
+        draft = StudyDraft(path, self.tool or self.name, self.notes, watch)
         with refuse_unreadable(lambda: draft.where):
             self.read(parts, draft)
-        return draft.build(self.count_notes)
+        draft.complete(self.count_notes)
+        return draft
 
     def find_design(self, path: Path, names: DesignNames) -> StudyDesign | None:
         """Return the first design at a path without results, None if there is none. Raise StudyError."""

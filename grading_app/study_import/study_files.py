@@ -1,4 +1,4 @@
-"""A study as files: `study.json`, `trials.jsonl` with a line for each trial, and its images."""
+"""A study in a folder: `study.json`, `trials.jsonl` with a line for each trial, and its images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
@@ -16,25 +16,73 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from datasets_app.importing.reader_output import load_image
 from datasets_app.importing.records import BufferedImage, ScratchFolder
-from grading_app.study_import.study import Study, StudyTrial
+from grading_app.study_import.study import (
+    StudyCondition,
+    StudyDimension,
+    StudyItem,
+    StudyJudge,
+    StudyTrial,
+    StudyWave,
+)
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 STUDY_FILE, TRIALS = "study.json", "trials.jsonl"
-LIVE = ("trials", "scratch")  # Fields of a study that are no values.
+FOLDERS = ("scratch", "folders")  # Fields of a study that are no values.
 
 
-@dataclass(frozen=True)
-class StoredTrials:
-    """The trials of a study in a file, a line each. scratch: the folder that has the file as long as it is held."""
+@dataclass
+class Study:
+    """A study. Its trials are in the folder `scratch`, so that a large one need not be held.
 
-    file: Path
-    scratch: ScratchFolder | None = None
+    items, conditions: by key. notes: what was not taken, why. recipe: facts about the dataset, as `Dataset.recipe` has
+    them. source: of the dataset; empty for the tool. judges: by the name of their scorer. planned: conditions of the
+    design without trials. settings: of the experiment, by their fields. folders: objects that keep further files of it.
+    """
 
-    def __call__(self) -> Iterator[StudyTrial]:
-        with self.file.open(encoding="utf-8") as lines:
+    name: str
+    tool: str
+    scratch: ScratchFolder
+    items: dict[str, StudyItem] = field(default_factory=dict)
+    conditions: dict[str, StudyCondition] = field(default_factory=dict)
+    dimensions: list[StudyDimension] = field(default_factory=list)
+    waves: list[StudyWave] = field(default_factory=lambda: [StudyWave()])
+    notes: list[str] = field(default_factory=list)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    judges: dict[str, StudyJudge] = field(default_factory=dict)
+    planned: Sequence[StudyCondition] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folders: list[Any] = field(default_factory=list)
+
+    def trials(self) -> Iterator[StudyTrial]:
+        """Yield the trials, which are read anew."""
+        with (self.scratch.path / TRIALS).open(encoding="utf-8") as lines:
             for line in lines:
-                yield _build_record(StudyTrial, json.loads(line))
+                yield build_record(StudyTrial, json.loads(line))
+
+    def write(self, folder: Path) -> None:
+        """Write the study into the folder."""
+        content = {part.name: getattr(self, part.name) for part in fields(Study) if part.name not in FOLDERS}
+        (folder / STUDY_FILE).write_text(json.dumps(content, default=encode_value), encoding="utf-8")
+        for image in {item.image.sha256: item.image for item in self.items.values() if item.image}.values():
+            shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
+        link_or_copy(self.scratch.path / TRIALS, folder / TRIALS)
+
+
+def load_study(scratch: ScratchFolder) -> Study:
+    """Return the study that was written into the folder. Raise FileError for an image unlike its record."""
+    content = json.loads((scratch.path / STUDY_FILE).read_text(encoding="utf-8"))
+    study = build_record(Study, {**content, "scratch": scratch})
+    checked: dict[str, BufferedImage] = {}
+    for key, item in study.items.items():
+        if (image := item.image) is None:
+            continue
+        if image.sha256 not in checked:
+            facts = (image.sha256, image.format, image.width, image.height, image.size, image.original_name)
+            checked[image.sha256] = load_image(scratch.path, *facts)
+        study.items[key] = replace(item, image=checked[image.sha256])
+    return study
 
 
 def link_or_copy(file: Path, target: Path) -> None:
@@ -43,37 +91,6 @@ def link_or_copy(file: Path, target: Path) -> None:
         os.link(file, target)
     except OSError:
         shutil.copyfile(file, target)
-
-
-def format_trial(trial: StudyTrial) -> str:
-    """Return the line of a trial."""
-    return ENCODER.encode(trial) + "\n"
-
-
-def write_study_files(study: Study, folder: Path) -> None:
-    """Write the study into the folder."""
-    content = {field.name: getattr(study, field.name) for field in fields(Study) if field.name not in LIVE}
-    (folder / STUDY_FILE).write_text(json.dumps(content, default=encode_value), encoding="utf-8")
-    for image in {item.image.sha256: item.image for item in study.items if item.image}.values():
-        shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
-    if isinstance(study.trials, StoredTrials):
-        link_or_copy(study.trials.file, folder / TRIALS)
-        return
-    with (folder / TRIALS).open("w", encoding="utf-8") as out:
-        out.writelines(map(format_trial, study.trials()))
-
-
-def load_study_files(folder: Path) -> Study:
-    """Return the study in the folder. Its trials are read one by one."""
-    content = json.loads((folder / STUDY_FILE).read_text(encoding="utf-8"))
-    study = _build_record(Study, {**content, "trials": StoredTrials(folder / TRIALS)})
-    checked: dict[str, BufferedImage] = {}
-    for image in (item.image for item in study.items if item.image):
-        if image.sha256 not in checked:
-            facts = (image.sha256, image.format, image.width, image.height, image.size, image.original_name)
-            checked[image.sha256] = load_image(folder, *facts)
-    items = [replace(item, image=checked[item.image.sha256]) if item.image else item for item in study.items]
-    return replace(study, items=items)
 
 
 def encode_value(value: Any) -> Any:
@@ -86,7 +103,8 @@ def encode_value(value: Any) -> Any:
 ENCODER = json.JSONEncoder(default=encode_value)
 
 
-def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:
+def build_record(kind: type[T], content: Mapping[str, Any]) -> T:
+    """Return the record that `ENCODER` wrote as this object."""
     values = dict(content)
     for name, convert in _list_converters(kind).items():  # type: ignore[arg-type]
         if values.get(name) is not None:
@@ -111,12 +129,12 @@ def _find_converter(hint: Any) -> Convert | None:
     if hint is datetime:
         return datetime.fromisoformat
     if is_dataclass(hint) and isinstance(hint, type):
-        return partial(_build_record, hint)
-    inner = _find_converter(parts[-1]) if get_origin(hint) in (tuple, Sequence, Mapping) else None
+        return partial(build_record, hint)
+    inner = _find_converter(parts[-1]) if get_origin(hint) in (tuple, list, Sequence, dict, Mapping) else None
     if get_origin(hint) is tuple:
         return tuple if inner is None else lambda values: tuple([inner(value) for value in values])
     if inner is None:
         return None
-    if get_origin(hint) is Mapping:
+    if get_origin(hint) in (dict, Mapping):
         return lambda values: {name: inner(value) for name, value in values.items()}
     return lambda values: list(map(inner, values))

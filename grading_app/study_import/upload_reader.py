@@ -23,8 +23,8 @@ from datasets_app.importing.records import FileError, ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
 from grading_app.publish.export.row_checks import ColumnRule, Rules
 from grading_app.publish.export.snapshot_check import SnapshotFileError, SnapshotVerdict, verify
-from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, Study, StudyDesign, StudyError
-from grading_app.study_import.study_files import link_or_copy, load_study_files, write_study_files
+from grading_app.study_import.study import NAMES_OF_FILE, DesignNames, StudyDesign, StudyError
+from grading_app.study_import.study_files import Study, build_record, encode_value, link_or_copy, load_study
 
 READER = "grading_app.study_import.upload_reader:read"
 SNAPSHOT = "snapshot"
@@ -60,11 +60,11 @@ def read_study_upload(
     if "problems" in result:
         raise StudyError(result["problems"])
     if "design" in result:
-        return StudyDesign(**result["design"])
+        return build_record(StudyDesign, result["design"])
     if "verdict" in result:
         path = place_files(list(files.values()), scratch.path / "archive")
         return SnapshotFile(path, SnapshotVerdict(**result["verdict"]), scratch)
-    return replace(load_study_files(scratch.path), scratch=(scratch,))
+    return load_study(scratch)
 
 
 def read_snapshot(path: Path) -> SnapshotFile:
@@ -116,15 +116,15 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
         else:
             names = DesignNames(**request["names"])
             source = read_source(place_files(files, out / STUDY), format_name, names, report_progress(out))
-            if isinstance(source, StudyDesign):
-                result["design"] = asdict(source)
+            if isinstance(source, Study):
+                source.write(out)
             else:
-                write_study_files(source, out)
+                result["design"] = source
     except StudyError as error:
         # The problems must not name the path of the temporary folder or the options of the command.
         problems = [problem.replace(f"{out / STUDY}/", "") for problem in error.problems]
         result = {"problems": [COMMAND_HINT.sub(PAGE_HINT, problem) for problem in problems]}
-    (out / RESULT).write_text(json.dumps(result), encoding="utf-8")
+    (out / RESULT).write_text(json.dumps(result, default=encode_value), encoding="utf-8")
 
 
 def is_snapshot(path: Path) -> bool:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
 from datasets_app.importing.image_storage import store_images
+from datasets_app.importing.limited_reader import Watch
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
@@ -31,7 +31,6 @@ from grading_app.study_import.source_import import ImportOptions, ImportReport, 
 from grading_app.study_import.study import (
     INPUT_TURN,
     USAGE,
-    Study,
     StudyCall,
     StudyCondition,
     StudyDesign,
@@ -41,6 +40,7 @@ from grading_app.study_import.study import (
     StudyTrial,
 )
 from grading_app.study_import.study_checks import check_design, check_items, check_trial
+from grading_app.study_import.study_files import Study
 from runs_app.experiment_files.spec_reader import SpecError, read_spec
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
@@ -64,6 +64,7 @@ Trials = list[tuple[StudyTrial, Row]]
 Identity = tuple[int, int | None, int | None, int]  # Run, item, dimension, repetition.
 BATCH = 2000
 BATCH_CHARS = 8_000_000
+WATCH_INTERVAL = 100  # Trials between two looks at the clock.
 ENDPOINT = "imported"
 REASON = "Imported from {tool}"
 FIRST_CHANGES = 3
@@ -91,11 +92,13 @@ ITEMS, CONDITIONS, TRIALS, FAILED, ATTEMPTS = "Items", "Conditions", "Trials", "
 SCORES, VERDICTS, SKIPPED = "Scores", "Verdicts of judges", "Trials that are here already"
 
 
-def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
+def _split_batches(study: Study, watch: Watch | None = None) -> Iterator[list[StudyTrial]]:
     """Yield lists of at most BATCH trials. Long answers make shorter lists, so that the memory has a limit."""
     batch: list[StudyTrial] = []
     chars = 0
-    for trial in trials:
+    for number, trial in enumerate(study.trials(), start=1):
+        if watch and number % WATCH_INTERVAL == 0:
+            watch(number)
         batch.append(trial)
         chars += trial.size
         if len(batch) == BATCH or chars >= BATCH_CHARS:
@@ -130,7 +133,7 @@ class StudyImport(SourceImport[Study]):
         study = self.study
         check_design(study)
         if self.options.dataset is None:  # Files first, so that no row names a missing file.
-            images = (item.image for item in study.items if item.image)
+            images = (item.image for item in study.items.values() if item.image)
             store_images(images, write_files=not self.options.dry_run)
         self.experiment = experiment = self._find_experiment()
         self.items: dict[str, int] = dict(experiment.dataset.items.values_list("key", "pk"))
@@ -148,7 +151,7 @@ class StudyImport(SourceImport[Study]):
             self.scorers[name] = self._create_judge(judge)
         for condition in self.conditions.values():
             self._get_run(condition, study.waves[0].number)
-        for batch in _split_batches(study.trials()):
+        for batch in _split_batches(study, self.options.watch):
             self._write_batch(batch)
         # The files may have more repetitions than at the first import.
         Experiment.objects.filter(pk=experiment.pk, samples__lt=self.samples).update(samples=self.samples)
@@ -183,11 +186,13 @@ class StudyImport(SourceImport[Study]):
         slug = self.options.names.experiment or slugify_name(study.name)
         experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
         if experiment is None:
+            source = study.source or REASON.format(tool=study.tool)
+            new = Dataset(slug=slug, title=study.name, source=source, created_by=self.owner, recipe=dict(study.recipe))
             experiment = Experiment.objects.create(
                 slug=slug,
                 title=study.name,
                 owner=self.owner,
-                dataset=dataset or create_dataset(study, slug, self.owner),
+                dataset=dataset or save_dataset(new, list(study.items.values()), study.tool),
                 imported_from=study.tool,
                 status=Experiment.Status.ACTIVE,
                 # The repetitions rise when the trials have been read.
@@ -202,7 +207,7 @@ class StudyImport(SourceImport[Study]):
         if dataset is not None:
             if dataset.status != Dataset.Status.APPROVED:
                 raise StudyError([f"the dataset {dataset} is not approved"])
-            refuse_missing_items(study.items, dataset)
+            refuse_missing_items(study.items.values(), dataset)
         return experiment
 
     # --- the design ---------------------------------------------------------------------------------------------------
@@ -220,8 +225,7 @@ class StudyImport(SourceImport[Study]):
             self.dimensions[scale.name] = self._create_versioned(dimension).pk
         experiment.dimensions.add(*self.dimensions.values())
         rating = {"answer_format": Prompt.AnswerFormat.RATING} if study.dimensions else {}
-        trial_conditions = {part.key for part in study.conditions}
-        for part in (*study.conditions, *study.planned):
+        for part in (*study.conditions.values(), *study.planned):
             model = self._create_model(part)
             messages = [dict(turn) for turn in part.messages or INPUT_TURN]
             prompt = self._create_versioned(Prompt(name=slugify_name(part.prompt), messages=messages, **rating))
@@ -229,7 +233,7 @@ class StudyImport(SourceImport[Study]):
             experiment.language_models.add(model)
             experiment.prompts.add(prompt)
             experiment.samplers.add(sampler)
-            if part.key not in trial_conditions:
+            if part.key not in study.conditions:
                 continue
             cell = Cell(
                 Facet(model.name, model.identity, model.pk),
@@ -530,20 +534,14 @@ def _build_attempt(call: StudyCall, trial: Row, outcome: Attempt.Outcome, /, **f
 # --- datasets and designs ---------------------------------------------------------------------------------------------
 
 
-def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
-    """Create an approved dataset of the study's items. Raise StudyError if the name is in use."""
-    if Dataset.objects.filter(slug=slug).exists():
-        raise StudyError([f"the dataset {slug} exists: choose another name"])
-    dataset = Dataset.objects.create(
-        slug=slug,
-        title=study.name,
-        source=study.source or f"Imported from {study.tool}",
-        created_by=owner,
-        recipe=dict(study.recipe),
-    )
-    keys = reserve_keys(Item, len(study.items))
+def save_dataset(dataset: Dataset, items: Sequence[StudyItem], tool: str) -> Dataset:
+    """Save the dataset with these items, and approve it. Raise StudyError if its name is in use."""
+    if Dataset.objects.filter(slug=dataset.slug).exists():
+        raise StudyError([f"the dataset {dataset.slug} exists: choose another name"])
+    dataset.save()
+    keys = reserve_keys(Item, len(items))
     for start in range(0, len(keys), BATCH):
-        batch = list(zip(keys[start : start + BATCH], study.items[start : start + BATCH], strict=True))
+        batch = list(zip(keys[start : start + BATCH], items[start : start + BATCH], strict=True))
         write_rows(Item, [{
             "id": key, "dataset_id": dataset.pk, "position": position, "key": item.key, "input": item.input,
             "target": item.target, "category": item.category, "choices": item.choices, "metadata": item.metadata,
@@ -553,7 +551,7 @@ def create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         write_rows(Norm, [{
             "item_id": key, "dimension": norm.dimension, "mean": norm.mean, "sd": norm.sd, "n": norm.n,
         } for key, item in batch for norm in item.norms])  # fmt: skip
-    dataset.approve(by=owner, reason=REASON.format(tool=study.tool))
+    dataset.approve(by=dataset.created_by, reason=REASON.format(tool=tool))
     return dataset
 
 
@@ -577,13 +575,13 @@ class DesignImport(SourceImport[StudyDesign]):
         if design.items:
             # A dataset of this name is used if it has all items of the design. Otherwise a new one is created.
             name = str(content["dataset"])
-            items = [StudyItem(**{**item, "choices": tuple(item.get("choices", ()))}) for item in design.items]
-            check_items(items)
+            check_items(design.items)
             if (dataset := Dataset.objects.visible_to(self.owner).named(name).first()) is None:
-                create_dataset(Study(name, design.tool, items, [], lambda: iter(())), name, self.owner)
-                notes.append(f"The dataset {name} was created with {len(items)} items.")
+                new = Dataset(slug=name, title=name, source=REASON.format(tool=design.tool), created_by=self.owner)
+                save_dataset(new, design.items, design.tool)
+                notes.append(f"The dataset {name} was created with {len(design.items)} items.")
             else:
-                refuse_missing_items(items, dataset)
+                refuse_missing_items(design.items, dataset)
                 notes.append(f"The dataset {dataset} is here already and is used.")
         if "models" not in content:
             model = LanguageModel.objects.filter(is_active=True).order_by("name").first()

@@ -16,7 +16,8 @@ from grading_app.models import Grader, Rubric
 from grading_app.study_import.import_jobs import import_source
 from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.source_import import ImportOptions, ImportReport
-from grading_app.study_import.study import DesignNames, Study
+from grading_app.study_import.study import DesignNames
+from grading_app.study_import.study_files import Study
 from grading_app.study_import.upload_reader import is_snapshot
 from grading_app.study_import.writer import ATTEMPTS, CONDITIONS, FAILED, ITEMS, SCORES, SKIPPED, TRIALS, VERDICTS
 from runs_app.models import Experiment, Prompt

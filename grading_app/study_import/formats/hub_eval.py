@@ -15,7 +15,7 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.publish.export.row_shapes import Shape
 from grading_app.study_import.stored_tables import read_parquet_files
-from grading_app.study_import.study import Object, StudyDesign, StudyError, check_shape, replace_non_finite
+from grading_app.study_import.study import Object, StudyDesign, StudyError, StudyItem, check_shape, replace_non_finite
 from grading_app.study_import.study_draft import DesignFile, StudyFormat
 from grading_app.study_import.text_files import find_files, read_objects
 
@@ -123,7 +123,7 @@ def _read_rows(files: list[Path]) -> Iterator[tuple[str, Row]]:
             yield from tables.rows(table)
 
 
-def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any]:
+def _build_item(where: str, number: int, row: Row, fields: Row) -> StudyItem:
     """Return the item of a row. A target of a choice is its number, which becomes a letter, or `literal:TEXT`."""
     named = fields.get("choices")
     choice_columns = named if isinstance(named, list) else [named] if named else []
@@ -140,13 +140,13 @@ def _build_item(where: str, number: int, row: Row, fields: Row) -> dict[str, Any
         value = string.ascii_uppercase[value]
     used = {*columns, *choice_columns}
     key = row.get(str(fields.get("id") or "id"))
-    return {
-        "key": str(key if key is not None else f"row-{number + 1:05}")[:200],
-        "input": str(row[fields["input"]]),
-        "target": "" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value),
-        "choices": [str(choice) for choice in choices],
-        "metadata": replace_non_finite({name: part for name, part in row.items() if name not in used}),
-    }
+    return StudyItem(
+        key=str(key if key is not None else f"row-{number + 1:05}")[:200],
+        input=str(row[fields["input"]]),
+        target="" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value),
+        choices=tuple(map(str, choices)),
+        metadata=replace_non_finite({name: part for name, part in row.items() if name not in used}),
+    )
 
 
 HUB_EVAL = StudyFormat(

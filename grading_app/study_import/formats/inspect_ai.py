@@ -208,7 +208,7 @@ def _read_images(draft: StudyDraft, facts: LogFacts) -> dict[str, BufferedImage]
         files = {"items": FileToRead(table, "images of the log"), "images": FileToRead(folder / "images", "images")}
         reading, _ = read_upload(files, {"key": "key", "image": "image", "input": ""})
         if reading.ok:
-            draft.files.append(reading)
+            draft.folders.append(reading)
             return {item.key: item.image for item in reading.items if item.image}
         refused = {remark.row for remark in reading.report.errors}
         digests = [digest for row, digest in enumerate(digests, start=1) if row not in refused]

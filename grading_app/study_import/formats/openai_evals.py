@@ -268,10 +268,8 @@ def read_registry(design: DesignFile) -> StudyDesign:
             check_shape(row, RegistrySample)
             text = "\n\n".join(turn["content"] for turn in _list_turns(row["input"]))
             extra = {key: value for key, value in row.items() if key not in ("input", "ideal")}
-            items.append({
-                "key": f"{name}.{number}"[:200], "input": text, "target": _describe_ideal(row.get("ideal")),
-                "metadata": replace_non_finite(extra),
-            })  # fmt: skip
+            key, target = f"{name}.{number}"[:200], _describe_ideal(row.get("ideal"))
+            items.append(StudyItem(key, text, target, metadata=replace_non_finite(extra)))
     rule = str(entry["class"]).rpartition(":")[2]
     notes = [f"{len(items)} samples of {samples} are the items. A sample's system turns are part of its text."]
     if len(evals) > 1:

@@ -301,10 +301,8 @@ def read_config(design: DesignFile) -> StudyDesign:
         "samplers": samplers,
         "samples": (config.get("evaluateOptions") or {}).get("repeat") or 1,
     }
-    fields = ("key", "input", "target", "category", "metadata")
-    content_of_items = [{name: getattr(item, name) for name in fields} for item in items.values()]
     title = str(config.get("description") or design.file.stem)
-    return design.build(TOOL, title, content, [note for note, applies in notes.items() if applies], content_of_items)
+    return design.build(TOOL, title, content, [note for note in notes if notes[note]], list(items.values()))
 
 
 def _list_providers(config: Row) -> list[Any]:

@@ -54,10 +54,11 @@ def test_a_zipped_folder_is_read_like_the_folder(tmp_path):
 
 def test_unpacked_files_are_deleted_with_the_study(tmp_path):
     study = read_study(write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
-    folder = study.scratch[0].path
+    folders = [study.scratch.path, study.folders[0].path]
     assert len(list(study.trials())) == 1
+    assert all(folder.exists() for folder in folders)
     del study
-    assert not folder.exists()
+    assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.parametrize("name", ["../trials.csv", "/trials.csv", "a/../../trials.csv", "C:\\trials.csv"])

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from grading_app.study_import.importers import read_source
-from grading_app.study_import.study import Study, StudyError
+from grading_app.study_import.study import StudyError
 from grading_app.study_import.study_checks import check_design, check_trial
+from grading_app.study_import.study_files import Study
 
 HERE = Path(__file__).parent
 VALUES = [

@@ -49,7 +49,7 @@ def test_parquet_rows_are_read_too(tmp_path):
     rows = [{"question": "The capital of Chad?", "answer": 1, "cities": ["Abéché", "N'Djamena"]}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test-00000-of-00001.parquet")
     (item,) = read_source(tmp_path).items
-    assert (item["key"], item["target"], item["choices"]) == ("row-00001", "B", ["Abéché", "N'Djamena"])
+    assert (item.key, item.target, item.choices) == ("row-00001", "B", ("Abéché", "N'Djamena"))
 
 
 def test_a_benchmark_without_its_rows_needs_a_dataset_of_this_site(tmp_path, capsys):

@@ -13,7 +13,8 @@ from django.db import connection
 from grading_app.models import Grading
 from grading_app.study_import import writer
 from grading_app.study_import.importers import read_study
-from grading_app.study_import.study import Study, StudyCondition, StudyItem, StudyScore, StudyTrial
+from grading_app.study_import.study import StudyCondition, StudyItem, StudyScore
+from grading_app.study_import.study_draft import StudyDraft
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.factories.imports import write_study
@@ -26,18 +27,18 @@ MAX_BYTES_EACH = 80  # A dict entry with an identity as its key needs more than 
 
 
 def build_study(trials):
-    """Return a study of five items with enough repetitions for this many trials, generated lazily."""
-
-    def read():
-        for number in range(trials):
-            yield StudyTrial(
-                where=f"row {number}", condition="only", item=f"item-{number % 5}", sample_idx=number // 5,
-                is_done=True, answer=f"answer {number}", completed_at=datetime(2026, 11, 22, tzinfo=UTC),
-                scores=(StudyScore("right", 1.0),),
-            )  # fmt: skip
-
-    items = [StudyItem(f"item-{number}", input="?") for number in range(5)]
-    return Study("memory", "reasonscape", items, [StudyCondition("only", "m", "vendor/m")], read)
+    """Return a study of five items with enough repetitions for this many trials."""
+    draft = StudyDraft(Path("memory"), "reasonscape")
+    draft.add_condition(StudyCondition("only", "m", "vendor/m"))
+    for number in range(5):
+        draft.add_item(StudyItem(f"item-{number}", input="?"))
+    for number in range(trials):
+        draft.add_trial(
+            "only", f"item-{number % 5}", where=f"row {number}", is_done=True, answer=f"answer {number}",
+            completed_at=datetime(2026, 11, 22, tzinfo=UTC), scores=(StudyScore("right", 1.0),),
+        )  # fmt: skip
+    draft.complete({})
+    return draft
 
 
 def measure_peak(work):
@@ -68,8 +69,8 @@ def assert_flat(few, many):
 def collect_garbage_before_each(split_batches):
     """Return the same batches. Python collects old garbage only once it is a quarter of the heap, so it would count."""
 
-    def split(trials):
-        for batch in split_batches(trials):
+    def split(study, watch):
+        for batch in split_batches(study, watch):
             gc.collect()
             yield batch
 
@@ -118,7 +119,7 @@ def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
 
 def test_long_answers_make_shorter_batches(monkeypatch):
     monkeypatch.setattr(writer, "BATCH_CHARS", 48)  # A row has an answer of 8 characters also as the raw response.
-    lengths = [len(batch) for batch in writer._split_batches(build_study(7).trials())]
+    lengths = [len(batch) for batch in writer._split_batches(build_study(7))]
     assert lengths == [3, 3, 1]
 
 

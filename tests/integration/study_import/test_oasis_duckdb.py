@@ -254,4 +254,4 @@ def test_an_upload_reads_the_database_within_the_limits_of_the_page(folder):
     file = folder / "llm_runs.duckdb"
     reading = read_study_upload({"file0": FileToRead(file, file.name)}, "")
     assert [add_trial.rating for add_trial in reading.trials()] == [6, None, None]
-    assert reading.conditions[0].settings == {"temperature": 0.5}
+    assert next(iter(reading.conditions.values())).settings == {"temperature": 0.5}

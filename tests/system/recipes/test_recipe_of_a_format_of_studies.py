@@ -75,7 +75,7 @@ from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import StudyError
 study = read_study(Path("replies.jsonl"))
 first, second = study.trials()
-print([item.key for item in study.items], [condition.provider for condition in study.conditions], study.notes)
+print(list(study.items), [condition.provider for condition in study.conditions.values()], study.notes)
 print(first.answer, first.input_tokens, first.output_tokens, first.scores[0].value, second.sample_idx)
 Path("replies.jsonl").write_text('{"gold": "4", "model": "lab/small"}')
 try:
