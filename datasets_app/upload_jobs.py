@@ -108,7 +108,9 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
 
 def _store_columns(upload: PendingUpload, job: BackgroundJob, watch: Watch) -> None:
     sheet = job.parameters["mapping"].get(SHEET, "")
-    upload.store("columns", read_table_columns(upload.files["items"], watch=watch, sheet=sheet)._asdict())
+    files = upload.files
+    table = read_table_columns(files["items"], watch=watch, images=files.get("images"), sheet=sheet)
+    upload.store("columns", table._asdict())
 
 
 def _read_items(upload: PendingUpload, job: BackgroundJob, user: User, watch: Watch) -> str:

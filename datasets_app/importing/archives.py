@@ -164,15 +164,20 @@ class ImageFinder:
 
     def find(self, name: str) -> str:
         """Return the name of the member. Raise NotFound if no name or several names match."""
-        path = name.strip().replace("\\", "/").removeprefix("./")
-        if path in self.names:
-            return path
-        matches = self.spellings.get(path.casefold()) or self.spellings.get(PurePosixPath(path).name.casefold(), [])
+        matches = self.list_matches(name)
         if len(matches) == 1:
             return matches[0]
         if matches:
             raise NotFound(f"image {name!r} could be {' or '.join(sorted(matches)[:3])}; give its path")
-        raise NotFound(f"image {name!r} is not among the {len(self.paths)} images{self._suggest_name(path.casefold())}")
+        hint = self._suggest_name(_clean_path(name).casefold())
+        raise NotFound(f"image {name!r} is not among the {len(self.paths)} images{hint}")
+
+    def list_matches(self, name: str) -> list[str]:
+        """Return the members that the name may mean."""
+        path = _clean_path(name)
+        if path in self.names:
+            return [path]
+        return self.spellings.get(path.casefold()) or self.spellings.get(PurePosixPath(path).name.casefold(), [])
 
     def _suggest_name(self, path: str) -> str:
         """Return a similar name as the end of a message. Return "" if there is none or no `hints` are left.
@@ -185,6 +190,10 @@ class ImageFinder:
         candidates = (name for name in self.spellings if abs(len(name) - len(path)) <= LENGTHS_APART)
         closest = find_closest(path, islice(candidates, COMPARED))
         return f"; the nearest is {self.spellings[closest][0]!r}" if closest else ""
+
+
+def _clean_path(name: str) -> str:
+    return name.strip().replace("\\", "/").removeprefix("./")
 
 
 def _is_clutter(name: str) -> bool:

@@ -7,12 +7,13 @@ import io
 import json
 import string
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
+from datasets_app.importing.archives import IMAGE_SUFFIXES, FolderMembers, ImageFinder, NotFound, ZipMembers
 from datasets_app.importing.column_map import SHEET, BoundMapping, guess_mapping
 from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import LIMITS, MIB, Limits
@@ -44,6 +45,8 @@ from datasets_app.importing.table_readers import (
 from evalsite.lib.text.characters import describe_unstorable
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
+COMPARED_ROWS = 200  # The first rows of a table, in which the column that names images is looked for.
+NEARLY_ALL = 0.9
 
 
 def read_items(
@@ -79,7 +82,12 @@ def read_items(
                 reading.columns, rows = read_rows(table, name, reading.report, limits, reading.mapping.get(SHEET, ""))
             else:
                 reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
-            reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
+            image_column = ""
+            if image_buffer.finder:
+                first_rows = list(islice(rows, COMPARED_ROWS))
+                image_column = find_image_column(reading.columns, first_rows, image_buffer.finder)
+                rows = chain(first_rows, rows)
+            reading.mapping = _complete_mapping(reading, image_buffer.finder is not None, image_column)
             _ItemBuilder(reading, image_buffer, limits).read(_report_progress(rows, watch) if watch else rows)
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
@@ -89,22 +97,46 @@ def read_items(
 
 
 def read_columns(
-    source: Openable, *, limits: Limits = LIMITS, first: int = 5, sheet: str = ""
-) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and the first rows as text, for the mapping form. Raise FileError."""
-    with open_source(source) as (file, name):
-        file, name, _ = _split_archive(file, name, limits)
+    source: Openable, *, images: Openable | None = None, limits: Limits = LIMITS, first: int = 5, sheet: str = ""
+) -> tuple[list[str], list[list[str]], str]:
+    """Return the columns, the first rows as text and the column that names images, or "", for the mapping form.
+
+    Raise FileError.
+    """
+    with ExitStack() as stack:
+        file, name = stack.enter_context(open_source(source))
+        file, name, inside = _split_archive(file, name, limits)
         if not name:
-            return IMAGE_ONLY_COLUMNS, []
+            return IMAGE_ONLY_COLUMNS, [], ""
+        finder = _open_images(images, stack, limits) or inside
         report = ReadingReport()
         columns, rows = read_rows(file, name, report, limits, sheet)
-        preview = [
-            [make_preview(row.values.get(column)) for column in columns]
-            for row, _ in zip(rows, range(first), strict=False)
-        ]
-        if not preview and not report.error_total:
+        first_rows = list(islice(rows, COMPARED_ROWS if finder else first))
+        if not first_rows and not report.error_total:
             raise FileError("the table has no rows below its header")
-        return columns, preview
+        preview = [[make_preview(row.values.get(column)) for column in columns] for row in first_rows[:first]]
+        return columns, preview, find_image_column(columns, first_rows, finder) if finder else ""
+
+
+def find_image_column(columns: Sequence[str], rows: Sequence[TableRow], finder: ImageFinder) -> str:
+    """Return the column whose values are all or nearly all names of images, or "".
+
+    A column that is guessed for another field than the key is not taken. Of several columns, one with a common name of
+    image columns comes first, then the one with the most file names that have a suffix.
+    """
+    guess = guess_mapping(columns)
+    used = {column for field, column in guess.items() if field not in ("key", "image")}
+    best, best_rank = "", (False, -1)
+    for column in columns:
+        cells = [row.values.get(column) for row in rows]
+        names = [name for cell in cells if isinstance(cell, str | int) and (name := to_text(cell).strip())]
+        named = sum(bool(finder.list_matches(name)) for name in names)
+        if column in used or not named or named < NEARLY_ALL * len(rows):
+            continue
+        whole = sum(PurePosixPath(name.lower()).suffix in IMAGE_SUFFIXES for name in names)
+        if (rank := (column == guess.get("image"), whole)) > best_rank:
+            best, best_rank = column, rank
+    return best
 
 
 def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
@@ -151,13 +183,13 @@ def _iterate_images(finder: ImageFinder | None) -> Iterator[TableRow]:
         yield TableRow(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
-def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
+def _complete_mapping(reading: ItemReading, has_images: bool, image_column: str) -> dict[str, str]:
     """Return the given mapping merged over the guessed one.
 
     A column that the given mapping uses for a field is not guessed for another field, except for the key.
     """
     mapping = reading.mapping
-    guess = guess_mapping(reading.columns)
+    guess = guess_mapping(reading.columns, image_column)
     may_hold_bytes = reading.source_name.lower().endswith(".parquet")
     if not has_images and "image" in guess and "image" not in mapping and not may_hold_bytes:
         del guess["image"]

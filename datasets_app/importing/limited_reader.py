@@ -50,7 +50,8 @@ class FileToRead(NamedTuple):
 class TableColumns(NamedTuple):
     """The columns of a table, its first rows as text, and a flag that is set if images came with it.
 
-    sheets: the visible sheets of a spreadsheet. sheet: the sheet that was asked for, or "".
+    sheets: the visible sheets of a spreadsheet. sheet: the sheet that was asked for, or "". image_column: the column
+    whose values name the images, or "".
     """
 
     columns: list[str]
@@ -58,14 +59,20 @@ class TableColumns(NamedTuple):
     brings_images: bool
     sheets: list[str] = []
     sheet: str = ""
+    image_column: str = ""
 
 
 def read_table_columns(
-    file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None, *, sheet: str = ""
+    file: FileToRead,
+    limits: Limits = LIMITS,
+    watch: Watch | None = None,
+    *,
+    images: FileToRead | None = None,
+    sheet: str = "",
 ) -> TableColumns:
-    """Return the data that the mapping form needs. Raise FileError if the file cannot be read."""
-    scratch = ScratchFolder()
-    _run_task(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch, sheet=sheet)
+    """Return the data that the mapping form needs. Raise FileError if a file cannot be read."""
+    scratch, files = ScratchFolder(), {"items": file, **({"images": images} if images else {})}
+    _run_task(scratch, "columns", files, limits, limits.preview_seconds, watch, sheet=sheet)
     return TableColumns(**json.loads((scratch.path / COLUMNS).read_text(encoding="utf-8")))
 
 

@@ -64,10 +64,11 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.spreadsheet_reader import list_sheets
     from datasets_app.importing.table_readers import detect_kind
 
-    path, name = request["files"]["items"]
+    files, sheet = request["files"], request.get("sheet", "")
+    path, name = files["items"]
     with _open_file(path, name) as file:
-        sheet = request.get("sheet", "")
-        columns, rows = read_columns(file, limits=limits, sheet=sheet)
+        images = _open_file(*files["images"]) if "images" in files else None
+        columns, rows, image_column = read_columns(file, images=images, limits=limits, sheet=sheet)
         file.seek(0)
         kind = detect_kind(file, name)
         sheets = list_sheets(file, limits) if kind == "spreadsheet" else []
@@ -77,6 +78,7 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
         "brings_images": kind in ("zip", "parquet"),
         "sheets": sheets,
         "sheet": sheet,
+        "image_column": image_column,
     }
     (out / COLUMNS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 

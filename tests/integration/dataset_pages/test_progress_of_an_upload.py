@@ -192,7 +192,7 @@ def test_an_upload_that_is_discarded_while_it_is_read_stops_its_worker(member, q
     address = send(member).url
     waiting = find_pending_upload(address, people)
 
-    def discard_upload(file, watch, sheet):
+    def discard_upload(file, watch, images, sheet):
         member.post(address, {"discard": "1"})
         watch(1)
 

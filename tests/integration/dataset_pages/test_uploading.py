@@ -193,6 +193,12 @@ def test_images_and_norms_come_along(member):
     assert Norm.objects.filter(item__dataset=dataset).count() == 2
 
 
+def test_the_form_offers_the_column_whose_values_name_the_images(member):
+    images = build_archive({"one.png": build_picture(RED, form="PNG"), "two.jpg": build_picture()}, "images.zip")
+    address = send(member, "id,question,Bild\na,Which?,one.png\nb,Who?,two.jpg\n", images=images).url
+    assert build_choices(member, address)["column_image"] == find_column(member, address, "Bild")
+
+
 @pytest.mark.slow
 def test_a_zip_of_images_needs_no_table(member):
     address = send(member, build_archive({"warm/red.jpg": build_picture()}), name="").url

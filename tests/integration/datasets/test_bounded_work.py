@@ -107,7 +107,7 @@ def test_text_that_cannot_be_stored_is_an_error_of_its_row_in_every_format():
     ):
         reading = read_items(build_upload(content, name), mapping={"key": "id", "input": "q"})
         assert [(error.row, error.field) for error in reading.errors] == [(2, "q"), (3, "q")]
-        columns, rows = read_columns(build_upload(content, name))
+        columns, rows, _ = read_columns(build_upload(content, name))
         assert (columns, rows) == (["id", "q"], [["a", "fine"]])
     reading = read_items(build_upload("id,q\na,fine\nb,no\x00ne\n"), mapping={"key": "id", "input": "q"})
     assert list_messages(reading.errors) == ["row 2 (line 3), q: contains a NUL character"]

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from datasets_app.importing import BadImage, Limits, make_thumbnail, read_image, read_items
+from datasets_app.importing import BadImage, Limits, make_thumbnail, read_columns, read_image, read_items
 from tests.factories.files import BLUE, RED, build_archive, build_picture, build_upload, list_messages
 
 
@@ -175,13 +175,38 @@ def test_an_image_that_is_missing_or_broken_is_an_error_of_its_row():
     assert "could be x/one.jpg or y/one.jpg" in errors[2]
 
 
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("id,Bild\na,cat.jpg\nb,dog.jpg\n", "Bild"),
+        ("nr,Bild\n1,1.jpg\n2,2.jpg\n", "Bild"),  # The numbers name the same files, without their suffix.
+        ("file,Bild\nform-a.pdf,cat.jpg\nform-b.pdf,dog.jpg\n", "Bild"),
+        ("image,thumbnail\ncat.jpg,dog.jpg\ndog.jpg,cat.jpg\n", "image"),
+        ("id,label\na,cat\nb,dog\n", ""),  # The name of an answer is also the name of a file.
+        ("id,Bild\n" + "a,cat.jpg\n" * 19 + "b,missing.jpg\n", "Bild"),
+        ("id,Bild\na,cat.jpg\nb,missing.jpg\n", ""),
+    ],
+)
+def test_the_column_that_names_images_is_found_by_its_values(table, column):
+    images = build_archive({f"{name}.jpg": build_picture() for name in ("cat", "dog", "1", "2")})
+    assert read_columns(build_upload(table), images=images)[2] == column
+    assert read_items(build_upload(table), images=images).mapping.get("image", "") == column
+
+
+def test_a_column_of_images_found_by_its_values_loses_no_row():
+    table = "id,Bild\n" + "".join(f"{number},{number}.jpg\n" for number in range(300))
+    members = {"table.csv": table} | {f"{number}.jpg": build_picture() for number in range(300)}
+    reading = read_items(build_archive(members))
+    assert [item.image.original_name for item in reading.items] == [f"{number}.jpg" for number in range(300)]
+
+
 def test_a_key_finds_its_image_if_no_column_names_one():
     reading = read_items(build_upload("id,label\ncat,x\n"), images=build_archive({"cat.jpg": build_picture()}))
     assert reading.items[0].image is not None
 
 
 def test_an_error_says_that_the_key_was_read_as_the_name_of_the_image():
-    reading = read_items(build_upload("id,datei\n1,cat.jpg\n"), images=build_archive({"cat.jpg": build_picture()}))
+    reading = read_items(build_upload("id,datei\n1,cat.pdf\n"), images=build_archive({"cat.jpg": build_picture()}))
     (error,) = list_messages(reading.errors)
     assert error.endswith("; the key was read as its name, so map image to the column of file names")
 

@@ -190,7 +190,7 @@ def test_the_file_is_named_by_its_hash():
 
 
 def test_the_first_rows_are_available_before_mapping():
-    columns, rows = read_columns(build_upload("id,question\n" + "".join(f"k{n},q{n}\n" for n in range(9))))
+    columns, rows, _ = read_columns(build_upload("id,question\n" + "".join(f"k{n},q{n}\n" for n in range(9))))
     assert columns == ["id", "question"]
     assert rows == [[f"k{n}", f"q{n}"] for n in range(5)]
     with pytest.raises(FileError):
