@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_app.models import Norm
+from datasets_app.models import Item, Norm
+from evalsite.lib.text.number_format import format_count
 from grading_app.results.scores import Measure
+from grading_app.results.statistic_format import format_number
 from grading_app.statistics import reference
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
@@ -98,6 +100,22 @@ def estimate_closeness(scores: ItemScores, norms: ItemNorms) -> dict[int, Condit
             float((model - people).mean()),
         )
     return found
+
+
+def describe_norms_off_scale(norms: ItemNorms, measure: Measure, items: Integers) -> str:
+    """Return a warning that names the first norm outside the scale of the rating; "" if all norms are within it."""
+    if measure.bounds is None:
+        return ""
+    low, high = measure.bounds
+    (outside,) = np.nonzero((norms.mean < low) | (norms.mean > high))
+    if not len(outside):
+        return ""
+    first = Item.objects.get(pk=items[outside[0]])
+    return (
+        f"Norms outside the scale of {measure.label}, {low:g} to {high:g}: {format_count(len(outside))} of "
+        f"{format_count(int(norms.has_norm.sum()))}, the first {format_number(float(norms.mean[outside[0]]))} of item "
+        f"{first.key}. If people used another scale, mean error and bias mean nothing; r does not depend on the scale."
+    )
 
 
 def compute_noise_ceiling(norms: ItemNorms) -> float | None:

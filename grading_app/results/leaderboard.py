@@ -17,6 +17,7 @@ from grading_app.models import BlindReading
 from grading_app.results.closeness import (
     ConditionCloseness,
     compute_noise_ceiling,
+    describe_norms_off_scale,
     estimate_closeness,
     load_norms,
     negate_errors,
@@ -102,11 +103,13 @@ class Closeness:
     """Closeness of the conditions' mean ratings of items to those of people, by condition.
 
     ceiling: the noise ceiling of r; None if it is unknown. leads: the levels of each factor with the smallest error.
+    off_scale: a warning about norms outside the scale of the rating, or "".
     """
 
     conditions: dict[int, ConditionCloseness]
     ceiling: float | None
     leads: list[FactorLead]
+    off_scale: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +255,10 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             errors, ends = negate_errors(item_scores, norms), (-(measure.length or 0.0), 0.0)
             found = _find_factor_leads(errors, cells, ends, at_ends=False)
             closeness[measure.key] = Closeness(
-                estimate_closeness(item_scores, norms), compute_noise_ceiling(norms), found
+                estimate_closeness(item_scores, norms),
+                compute_noise_ceiling(norms),
+                found,
+                describe_norms_off_scale(norms, measure, item_scores.items),
             )
         measures.append(settled)
     usage, latencies = _load_usage(query), dict(fetch_rows(LATENCIES, make_scope_parameters(experiment, query.wave)))

@@ -206,6 +206,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
                 for content in (*screen.baselines, *screen.further, screen.effort)
             ],
             "extremes": [(extreme, links.list_trials(None, measure)) for measure, extreme in results.board.extremes],
+            "off_scale": [one.off_scale for one in results.board.closeness.values() if one.off_scale],
             "items": items,
             "is_wide": is_wide,
             "items_beside": is_wide and are_narrow,

@@ -48,6 +48,20 @@ def study():
     return experiment
 
 
+@pytest.mark.parametrize(("means", "expected"), [((2, 9.5, 3, 9.0), True), ((2, 7, 3, 1), False)])
+def test_norms_outside_the_scale_are_named_once_with_the_first_item(client, means, expected):
+    items = [{"key": f"photo-{at}", "norms": {"valence": mean}} for at, mean in enumerate(means)]
+    valence = factories.make_dimension("valence")
+    experiment = factories.make_experiment("p", dataset=factories.make_dataset("q", items), dimensions=[valence])
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: {"rating": 1 + item.position})
+    client.force_login(experiment.owner)
+    text = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
+    assert text.count("outside the scale") == expected
+    warning = "Norms outside the scale of Valence, 1 to 7: 2 of 4, the first 9.50 of item photo-1."
+    assert (warning in text) == expected
+
+
 def load_means(experiment, name):
     """Return the mean rating of each item by this model, and the norms, in the same order."""
     ratings = {}
