@@ -157,11 +157,11 @@ def _list_tables(selection: RatingSelection, report: AgreementReport, judge: Rat
             list_estimates(comparison, judge, in_pairs=in_pairs)
             for list_estimates in (list_bias_estimates, list_agreement_estimates, list_mean_estimates)
         )
-        tables.append(make_judge_table("bias", "Bias", bias, judge, "points" if in_pairs else "number"))
+        tables.append(make_judge_table("bias", "Bias", bias, "points" if in_pairs else "number"))
         if agreement:
-            tables.append(make_judge_table("people", "Agreement with people", agreement, judge, "coefficient"))
+            tables.append(make_judge_table("people", "Agreement with people", agreement, "coefficient"))
         title = "Shares of wins" if in_pairs else "Mean ratings"
-        tables.append(make_judge_table("means", title, means, judge, "share" if in_pairs else "number"))
+        tables.append(make_judge_table("means", title, means, "share" if in_pairs else "number"))
     references = [_make_reference_table(selection, report, reference) for reference in selection.references]
     return [*tables, *(table for table in references if table.rows)]
 

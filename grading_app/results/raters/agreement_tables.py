@@ -168,12 +168,10 @@ ESTIMATE_KINDS: dict[Kind, Kind] = {
 }
 
 
-def make_judge_table(
-    name: str, title: str, estimates: Sequence[JudgeEstimate], judge: Rater, kind: Kind = "number"
-) -> ResultTable:
-    """Return a row for each estimate about the judge and people, with its meaning and formula as details.
+def make_judge_table(name: str, title: str, estimates: Sequence[JudgeEstimate], kind: Kind = "number") -> ResultTable:
+    """Return a row for each estimate about the judge and people, with its meaning and interval as details.
 
-    judge: the rater that is compared with people. kind: of the estimates, a key of ESTIMATE_KINDS.
+    kind: of the estimates, a key of ESTIMATE_KINDS.
     """
     columns = [
         ResultColumn("name", "Measure"),
@@ -194,9 +192,8 @@ def make_judge_table(
     ]
     shown = [column for column in columns if column.name != "remark" or any(row["remark"] for row in rows)]
     intervals = [f"Interval: {one.estimate.interval}." if one.estimate.interval else "" for one in estimates]
-    details = [  # The formulas call the rater a judge, whatever it is.
-        [one.meaning, one.estimate.formula.replace("judge", judge.noun), *([interval] if interval else [])]
-        for one, interval in zip(estimates, intervals, strict=True)
+    details = [
+        [one.meaning, *([interval] if interval else [])] for one, interval in zip(estimates, intervals, strict=True)
     ]
     notes = [note] if (note := describe_estimates_coverage((one.name, one.estimate) for one in estimates)) else []
     return ResultTable(name, title, shown, rows, notes=notes, details=details)
@@ -226,7 +223,10 @@ def list_bias_estimates(comparison: JudgeComparison, judge: Rater, *, in_pairs: 
     )
     estimates = [JudgeEstimate("Bias", comparison.bias, meaning)]
     if comparison.slope is not None:
-        meaning = f"Below 1, the {judge.noun} avoids the ends of the scale (Deming 1943; Linnet 1993)."
+        meaning = (
+            f"Slope of the {judge.noun}'s ratings over the mean of the people, with equal errors in both (Deming 1943; "
+            f"Linnet 1993). Below 1, the {judge.noun} avoids the ends of the scale."
+        )
         estimates.append(JudgeEstimate("Slope", comparison.slope, meaning))
     return estimates
 

@@ -302,6 +302,7 @@ def test_a_model_beside_people_is_called_a_model_with_coefficients_as_in_all_tab
     assert concordance[1] == ".93"
     details = [text for name in rows for texts in tables[name]["table"].details for text in texts]
     assert not [text for text in details if "judge" in text.lower()]
+    assert tables["bias"]["table"].details[1][0].startswith("Slope of the model's ratings over the mean of the people")
     assert "the model's rating minus" in page.context["figures"]["differences"]["caption"]
 
 
