@@ -15,7 +15,7 @@ from django.db.models import Func, IntegerField
 from psycopg import sql
 
 
-def fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def fetch_rows(statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
     """Execute the statement and return all of its rows. Values from a request are passed only as parameters."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)

@@ -18,7 +18,7 @@ from django.db import connection, models
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.checksummed_zip import iterate_pieces
-from evalsite.lib.sql import open_raw_cursor
+from evalsite.lib.sql import fetch_rows, open_raw_cursor
 from grading_app.models import (
     Adjudication,
     Grading,
@@ -49,9 +49,7 @@ def execute(statement: str, params: Any = None) -> None:
 
 def select(statement: str, params: Any = None) -> list[Any]:
     """Return the first column of the rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, params)
-        return [row[0] for row in cursor.fetchall()]
+    return [row[0] for row in fetch_rows(statement, params)]
 
 
 # --- rows of any import -----------------------------------------------------------------------------------------------
@@ -173,9 +171,7 @@ def read_lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:
 
 def map_keys(model: type[models.Model]) -> dict[int, int]:
     """Return the key here of each row of a small table, by its key in the file. Some are still to be inserted."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT old, new FROM {KEYS}{model._meta.db_table} ORDER BY old")
-        return dict(cursor.fetchall())
+    return dict(fetch_rows(f"SELECT old, new FROM {KEYS}{model._meta.db_table} ORDER BY old"))
 
 
 def list_new_keys(part: StudyTable) -> list[int]:

@@ -286,11 +286,8 @@ class SnapshotImport(SourceImport[SnapshotFile]):
                 raise SnapshotFileError(f"{self.name}: {part.file_name} refers to a missing row ({column.attname})")
         params: dict[str, Any] = {}
         local = {column.attname: self._build_local_sql(part, column, params) for column in part.list_local_columns()}
-        if part.model in ARRIVAL:
-            # Rows with parts arrive as drafts: their parts are inserted afterwards.
-            has_parts = part.model in (Dataset, TextSet)
-            arrival = "draft" if has_parts else ARRIVAL[part.model]
-            local["status"] = f"CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{arrival}' END"
+        if part.model in (Dataset, TextSet):
+            local["status"] = "'draft'"  # Their parts are inserted afterwards.
         insert_part(part, local, params)
 
     def _build_local_sql(self, part: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ from django.utils import timezone
 from datasets_app.models import BackgroundJob
 from evalsite.lib.checksummed_zip import SUMS
 from evalsite.lib.history import Actor, TransitionError
-from evalsite.lib.sql import PAGE_ROWS, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, fetch_rows, open_raw_cursor
 from grading_app.grading.consistency_check import compare_counters, read_counters
 from grading_app.models import (
     Adjudication,
@@ -200,7 +200,10 @@ def store_rows(experiment: Experiment, *, by: Actor, reason: str = "", job: Back
                 delete_trials(run)
                 progress.add(progress.size // len(runs))
             # Verdicts are gone with their trials. Nothing may have been added since the comparison.
-            _refuse_added_rows(experiment)
+            leaving = {part.table: part.where for part in MOVED} | {m._meta.db_table: rows for m, rows in WHOLE.items()}
+            for table, where in leaving.items():
+                if fetch_rows(f"SELECT 1 FROM {table} t WHERE {where} LIMIT 1", reader.params):
+                    raise StorageError(f"rows of {experiment} were added meanwhile; try again")
         stored = StoredRows.objects.create(
             experiment=experiment,
             digest=digest,
@@ -316,16 +319,6 @@ def _iterate_lines(rows: str, params: dict[str, Any]) -> Iterator[bytes]:
         found = copy.rows()
         while lines := [f"{line}\n" for (line,) in islice(found, PAGE_ROWS)]:
             yield "".join(lines).encode()
-
-
-def _refuse_added_rows(experiment: Experiment) -> None:
-    """Raise StorageError if a table still has rows that leave."""
-    tables = {part.table: part.where for part in MOVED} | {m._meta.db_table: where for m, where in WHOLE.items()}
-    with connection.cursor() as cursor:
-        for table, where in tables.items():
-            cursor.execute(f"SELECT EXISTS (SELECT FROM {table} t WHERE {where})", {"experiment": experiment.pk})
-            if cursor.fetchone()[0]:
-                raise StorageError(f"rows of {experiment} were added meanwhile; try again")
 
 
 def _compare_with_file(

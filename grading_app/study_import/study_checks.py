@@ -22,6 +22,7 @@ LONGEST_KEY = 200
 LONGEST_EFFORT = 20
 CALL_TEXTS = ("error", "finish_reason", "response_id", "served_model")
 TEXTS = ("answer", "raw_response", "reasoning")
+ITEM_TEXTS = ("key", "input", "target", "category", "note", "choices", "metadata", "grading_scheme")
 
 
 def check_design(study: Study) -> None:
@@ -62,15 +63,8 @@ def _find_item_problems(item: StudyItem) -> Iterator[str]:
         yield f"its key must have 1 to {LONGEST_KEY} characters"
     if len(item.category) > LONGEST_KEY:
         yield f"its category is longer than {LONGEST_KEY} characters"
-    texts = {"key": item.key, "input": item.input, "target": item.target, "category": item.category, "note": item.note}
-    values: dict[str, Any] = {
-        **texts,
-        "choices": item.choices,
-        "metadata": item.metadata,
-        "scheme": item.grading_scheme,
-    }
-    for name, value in values.items():
-        yield from _find_text_problems(name, value)
+    for name in ITEM_TEXTS:
+        yield from _find_text_problems(name.removeprefix("grading_"), getattr(item, name))
     for norm in item.norms:
         if not all(math.isfinite(value) for value in (norm.mean, norm.sd or 0)):
             yield f"the norm of {norm.dimension} is not a number"

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
@@ -21,6 +20,7 @@ from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.limited_reader import Watch
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib.history import record_changes
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.grading.consistency_check import recount
 from grading_app.grading.judging.grader_specs import create_experiment
@@ -475,12 +475,10 @@ def _find_stored_trials(trials: list[Row]) -> dict[Identity, Row]:
     """Return the stored trials with the identities of these, with their keys and outcomes. Costs one query."""
     identities = [_get_identity(trial) for trial in trials]
     columns = zip(("runs", "items", "dimensions", "samples"), map(list, zip(*identities, strict=True)), strict=True)
-    with connection.cursor() as cursor:
-        cursor.execute(FIND_STORED, dict(columns))
-        return {
-            identities[place - 1]: dict(zip(("id", *OUTCOME), values, strict=True))
-            for place, *values in cursor.fetchall()
-        }
+    return {
+        identities[place - 1]: dict(zip(("id", *OUTCOME), values, strict=True))
+        for place, *values in fetch_rows(FIND_STORED, dict(columns))
+    }
 
 
 def _redact_error(error: str) -> str:
