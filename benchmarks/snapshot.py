@@ -85,11 +85,11 @@ def prepare_step(name: str, slug: str, folder: Path) -> Callable[[], object]:
     from grading_app.publish.export.file_formats import export_chunks, write_export
     from grading_app.publish.export.snapshot_check import verify
     from grading_app.publish.export.snapshots import make_snapshot
-    from grading_app.study_import.importers import read_study
+    from grading_app.study_import.import_jobs import import_source
+    from grading_app.study_import.importers import read_source
     from grading_app.study_import.snapshot_import import import_snapshot
     from grading_app.study_import.source_import import ImportOptions
     from grading_app.study_import.study import DesignNames
-    from grading_app.study_import.writer import StudyImport
     from runs_app.models import Experiment
 
     experiment, archive = Experiment.objects.get(slug=slug), folder / "made.zip"
@@ -102,7 +102,7 @@ def prepare_step(name: str, slug: str, folder: Path) -> Callable[[], object]:
         return lambda: import_snapshot(archive, owner)
     records = folder / "records.jsonl"  # The step `import-records` needs the step `records` before it.
     if name == "import-records":
-        return lambda: StudyImport(read_study(records), ImportOptions(owner, DesignNames(f"{slug}-records"))).run()
+        return lambda: import_source(read_source(records), ImportOptions(owner, DesignNames(f"{slug}-records")))
     return lambda: write_export(export_chunks(experiment, "records", "jsonl"), str(records))
 
 

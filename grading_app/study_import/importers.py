@@ -38,14 +38,6 @@ FORMATS: dict[str, StudyFormat] = {
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 
-def read_study(path: Path, format_name: str = "") -> Study:
-    """Return the study at the path. Raise StudyError as `read_source` does, and for a design without results."""
-    source = read_source(path, format_name)
-    if isinstance(source, StudyDesign):
-        raise StudyError([f"{path.name}: a design of {source.tool} without results"])
-    return source
-
-
 def read_source(
     path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE, watch: Watch | None = None
 ) -> Study | StudyDesign:

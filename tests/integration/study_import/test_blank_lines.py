@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 
 FOLDER = Path(__file__).parent
 
@@ -15,7 +15,7 @@ def test_blank_lines_do_not_change_the_answers_and_scores_of_a_study(tool, tmp_p
     copy = Path(shutil.copytree(FOLDER / tool, tmp_path / tool))
     for file in copy.rglob("*.jsonl"):
         file.write_text("\n\n".join(file.read_text().splitlines()) + "\n\n")
-    expected, trials = ([trial for trial in read_study(path).trials()] for path in (FOLDER / tool, copy))
+    expected, trials = ([trial for trial in read_source(path).trials()] for path in (FOLDER / tool, copy))
     assert [(one.item, one.answer, one.scores) for one in trials] == [
         (one.item, one.answer, one.scores) for one in expected
     ]

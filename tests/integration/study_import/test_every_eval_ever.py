@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -51,7 +51,7 @@ def test_the_metrics_of_a_sample_are_scores_with_the_reported_means():
 
 def test_an_evaluation_with_means_alone_is_named_and_several_alone_are_refused(folder):
     find_file(folder, "sums", "_samples.jsonl").unlink()
-    assert any("1 evaluations have only means" in note for note in read_study(folder).notes)
+    assert any("1 evaluations have only means" in note for note in read_source(folder).notes)
     find_file(folder, "colours", "_samples.jsonl").unlink()
     assert "2 evaluations have only means, without samples" in import_refused_study(folder)
 
@@ -72,7 +72,7 @@ def test_conversations_usage_and_errors_are_kept(folder):
     }  # fmt: skip
     lost = row | {"sample_id": "9", "error": "timeout"}
     file.write_text("".join(json.dumps(one) + "\n" for one in (talk, lost)))
-    trials = {trial.item: trial for trial in read_study(folder).trials()}
+    trials = {trial.item: trial for trial in read_source(folder).trials()}
     first = trials["sums-0"]
     assert (first.answer, first.input_tokens, first.reasoning_tokens, first.latency_ms) == ("0", 5, 1, 12)
     assert first.messages[1]["tool_calls"] == [{"function": "add", "arguments": {"a": "0"}}]

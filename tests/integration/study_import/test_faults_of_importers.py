@@ -14,7 +14,7 @@ from grading_app.publish.export import snapshot_check
 from grading_app.publish.export.snapshot_check import SCHEMA, verify
 from grading_app.study_import import import_jobs, snapshot_import, writer
 from grading_app.study_import.formats import promptfoo
-from grading_app.study_import.importers import read_source, read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Experiment
 from tests import factories
 from tests.factories.files import build_upload
@@ -56,7 +56,7 @@ def test_a_fault_while_rows_are_written_is_raised_and_changes_nothing(monkeypatc
         import_snapshot(SNAPSHOT, owner)
     monkeypatch.setattr(writer, "recount", fail)
     with pytest.raises(Fault):
-        write_study(read_study(RESULTS), "capitals", owner)
+        write_study(read_source(RESULTS), "capitals", owner)
     assert not Experiment.objects.exists()
     assert not Dataset.objects.exists()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -87,7 +87,7 @@ def test_one_request_for_each_reference_gives_the_most_likely_answer(run):
             state["request_states"] += [request | {"request_mode": "original"}, calibration]
 
     change_state(run, ask_separately)
-    study = read_study(run)
+    study = read_source(run)
     (trial,) = study.trials()
     assert trial.answer == "Odd"
     assert any("2 requests for calibration are not taken" in note for note in study.notes)
@@ -98,13 +98,13 @@ def test_a_request_without_a_result_is_a_failed_trial(run):
         state["request_states"][0]["result"] = {"success": False, "completions": [], "error": "too long"}
 
     change_state(run, fail)
-    first = next(iter(read_study(run).trials()))
+    first = next(iter(read_source(run).trials()))
     assert (first.is_done, first.error, first.raw_response, first.scores) == (False, "too long", None, ())
 
 
 def test_a_run_without_scores_is_imported_and_named(run):
     (run / "per_instance_stats.json").unlink()
-    study = read_study(run)
+    study = read_source(run)
     assert any("1 runs have no per_instance_stats.json" in note for note in study.notes)
     assert not any(trial.scores for trial in study.trials())
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from grading_app.models import Grading
 from grading_app.study_import import importers
-from grading_app.study_import.importers import FORMATS, read_study
+from grading_app.study_import.importers import FORMATS, read_source
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study
@@ -53,7 +53,7 @@ def test_a_zipped_folder_is_read_like_the_folder(tmp_path):
 
 
 def test_unpacked_files_are_deleted_with_the_study(tmp_path):
-    study = read_study(write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
+    study = read_source(write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
     folders = [study.scratch.path, study.folders[0].path]
     assert len(list(study.trials())) == 1
     assert all(folder.exists() for folder in folders)

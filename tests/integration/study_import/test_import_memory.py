@@ -12,7 +12,7 @@ from django.db import connection
 
 from grading_app.models import Grading
 from grading_app.study_import import writer
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from grading_app.study_import.study import StudyCondition, StudyItem, StudyScore
 from grading_app.study_import.study_draft import StudyDraft
 from runs_app.models import Experiment, Trial
@@ -59,7 +59,7 @@ def measure_peak(work):
 
 
 def count_trials(path):
-    return sum(1 for _ in read_study(path).trials())
+    return sum(1 for _ in read_source(path).trials())
 
 
 def assert_flat(few, many):

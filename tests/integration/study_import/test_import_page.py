@@ -19,7 +19,7 @@ from datasets_app.models import BackgroundJob, Dataset
 from evalsite.lib import permissions
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
-from grading_app.study_import.importers import FORMATS, read_study
+from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.study_files import Study, encode_value
 from grading_app.study_import.upload_reader import read_study_upload
@@ -172,7 +172,7 @@ def test_the_limited_process_returns_exactly_what_the_format_reads(name, tmp_pat
     path = SOURCES / name
     if name.endswith(".zip"):
         path = Path(shutil.make_archive(str(tmp_path / "itemeval"), "zip", SOURCES / "itemeval"))
-    from_command, from_upload = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "")
+    from_command, from_upload = read_source(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "")
     assert list(from_upload.trials()) == list(from_command.trials())
     for one in fields(Study):
         if one.name not in ("scratch", "folders"):

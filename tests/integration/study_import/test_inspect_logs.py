@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from grading_app.models import Grading
 from grading_app.results.frames import load_condition_labels
 from grading_app.study_import.formats.inspect_logs import read_header, read_samples
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Attempt, Endpoint, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
@@ -102,7 +102,7 @@ def test_costs_missing_from_the_log_are_unknown():
 
 
 def test_both_formats_of_a_log_give_the_same_study(json_log):
-    one, other = read_study(LOG), read_study(json_log)
+    one, other = read_source(LOG), read_source(json_log)
     assert one.items == other.items
     assert one.conditions == other.conditions
     key = lambda trial: (trial.item, trial.sample_idx)  # noqa: E731

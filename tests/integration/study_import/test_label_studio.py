@@ -8,7 +8,7 @@ import pytest
 
 from datasets_app.models import Norm
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -104,7 +104,7 @@ def test_an_annotation_of_a_prediction_is_a_score_of_it_alone(tmp_path):
         "predictions": [predict(1, "m1", "good"), predict(2, "m2", "bad")],
         "annotations": [rate(7, 5, parent_prediction=1), rate(8, 1)],
     }
-    study = read_study(write_export(tmp_path, task))
+    study = read_source(write_export(tmp_path, task))
     trials = {trial.condition: trial for trial in study.trials()}
     assert {name: trial.answer for name, trial in trials.items()} == {"m1": "good", "m2": "bad"}
     assert [score.value for score in trials["m1"].scores] == [5.0]
@@ -120,7 +120,7 @@ def test_labels_regions_and_skipped_annotations_are_counted(tmp_path):
         {"completed_by": 8, "result": [label], "was_cancelled": True},
     ]
     path = write_export(tmp_path, {"data": {"prompt": "Hi", "answer": "Hello"}, "annotations": annotations})
-    study = read_study(path)
+    study = read_source(path)
     (trial,) = study.trials()
     (score,) = trial.scores
     assert (score.value, score.error, score.detail) == (None, "label", {"label": "polite"})

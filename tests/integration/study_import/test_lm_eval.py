@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -67,14 +67,14 @@ def test_the_scores_have_the_means_that_the_tool_reports():
 
 
 def test_a_ranked_answer_is_the_choice_with_the_highest_likelihood():
-    for trial in read_study(RESULTS).trials():
+    for trial in read_source(RESULTS).trials():
         if trial.item.startswith("colours"):
             likelihoods = json.loads(trial.raw_response)
             assert likelihoods[trial.answer] == max(likelihoods.values())
 
 
 def test_notes_count_what_is_not_kept():
-    notes = " ".join(read_study(RESULTS).notes)
+    notes = " ".join(read_source(RESULTS).notes)
     for text in ("Tokens, costs, times", "4 answers are the choice", "3 documents have several responses"):
         assert text in notes
     assert "means, which are not taken" not in notes
@@ -82,14 +82,14 @@ def test_notes_count_what_is_not_kept():
 
 def test_tasks_without_samples_and_samples_without_results_are_named(folder):
     (folder / SUMS).unlink()
-    assert any("1 tasks or groups have no samples" in note and "sums" in note for note in read_study(folder).notes)
+    assert any("1 tasks or groups have no samples" in note and "sums" in note for note in read_source(folder).notes)
     next(folder.glob("results_*.json")).unlink()
-    assert any("1 files of samples have no results" in note for note in read_study(folder).notes)
+    assert any("1 files of samples have no results" in note for note in read_source(folder).notes)
 
 
 def test_a_metric_that_is_no_number_has_no_score(folder):
     change_first_row(folder / SUMS, exact_match=[-3.2, 7])
-    study = read_study(folder)
+    study = read_source(folder)
     assert any("1 metrics are no numbers" in note for note in study.notes)
     (score,) = (score for trial in study.trials() for score in trial.scores if score.error)
     assert (score.value, score.error, score.raw) == (None, "not_a_number", "[-3.2, 7]")

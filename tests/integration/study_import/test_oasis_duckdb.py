@@ -8,7 +8,7 @@ from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
 from grading_app.study_import.formats import oasis_llm
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
@@ -246,7 +246,7 @@ def test_the_database_is_read_in_a_separate_process(folder, monkeypatch):
         raise AssertionError("the site's own process must not open an uploaded database")
 
     monkeypatch.setattr(duckdb, "connect", fail)
-    assert len(list(read_study(folder).trials())) == 3
+    assert len(list(read_source(folder).trials())) == 3
 
 
 @pytest.mark.slow

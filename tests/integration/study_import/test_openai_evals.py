@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -68,13 +68,13 @@ def test_a_log_without_prompts_has_answers_and_names_what_is_missing():
         ("", "\n".join(data["expected"])) for data in matches.values()
     }
     assert [grading.score for grading in Grading.objects.all()] == [0.0] * len(matches)
-    notes = read_study(log).notes
+    notes = read_source(log).notes
     for text in ("1 final reports have means", "3 samples have no recorded prompt"):
         assert any(note.startswith(text) for note in notes), text
 
 
 def test_logs_of_a_folder_are_one_study_with_a_condition_each():
-    study = read_study(FOLDER)
+    study = read_source(FOLDER)
     assert (len(study.items), len(study.conditions), sum(1 for _ in study.trials())) == (6, 3, 9)
     assert any(note.startswith("Costs, times of answers and settings") for note in study.notes)
 
@@ -91,7 +91,7 @@ def test_an_error_event_is_a_failed_trial(tmp_path):
     lines = LOG.read_text().splitlines()
     error = json.loads(lines[1]) | {"type": "error", "data": {"error": "lost"}}
     (tmp_path / "log.jsonl").write_text("\n".join([lines[0], json.dumps(error)]) + "\n")
-    (trial,) = read_study(tmp_path / "log.jsonl").trials()
+    (trial,) = read_source(tmp_path / "log.jsonl").trials()
     assert (trial.is_done, trial.answer, trial.error) == (False, "", '{"error": "lost"}')
 
 

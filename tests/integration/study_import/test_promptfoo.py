@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from grading_app.models import Grading
-from grading_app.study_import.importers import read_source, read_study
+from grading_app.study_import.importers import read_source
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
@@ -71,7 +71,7 @@ def test_each_assertion_is_a_score_and_so_is_the_score_of_the_test():
 
 
 def test_notes_count_what_is_not_kept():
-    study = read_study(RESULTS)
+    study = read_source(RESULTS)
     notes = " ".join(study.notes)
     for text in ("addresses of providers are not taken", "The cost of 36 results", "8 scores are of judges"):
         assert text in notes
@@ -127,4 +127,4 @@ def test_a_result_with_another_form_is_refused_with_its_number(tmp_path):
 def test_evaluations_of_a_folder_are_one_study(tmp_path):
     for name in ("monday.json", "tuesday.json"):
         shutil.copy(RESULTS, tmp_path / name)
-    assert max(trial.sample_idx for trial in read_study(tmp_path).trials()) == 3
+    assert max(trial.sample_idx for trial in read_source(tmp_path).trials()) == 3

@@ -71,15 +71,15 @@ ROW = (
 )
 USE = """
 from pathlib import Path
-from grading_app.study_import.importers import FORMATS, read_study
+from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import StudyError
-study = read_study(Path("replies.jsonl"))
+study = read_source(Path("replies.jsonl"))
 first, second = study.trials()
 print(list(study.items), [condition.provider for condition in study.conditions.values()], study.notes)
 print(first.answer, first.input_tokens, first.output_tokens, first.scores[0].value, second.sample_idx)
 Path("replies.jsonl").write_text('{"gold": "4", "model": "lab/small"}')
 try:
-    read_study(Path("replies.jsonl"))
+    read_source(Path("replies.jsonl"))
 except StudyError as error:
     print(error)
 """
