@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.names import UnknownNameError
+from evalsite.lib.web.list_page import paginate_table
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.frames import estimate_conditions, load_condition_labels
@@ -41,6 +42,7 @@ from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, 
 from runs_app.views.progress import build_action_context, build_live_context, choose_template
 
 MAX_SCORED_ANSWERS, MAX_NAMED_SCORES = 5_000, 6
+RUNS_PER_PAGE = 100
 GRADING_TIME = timedelta(minutes=2)
 FIRST_FIGURES = {True: ("norms", "ratings"), False: ("scores", "accuracy", "points")}
 """The figure beside the table is the first of these that the experiment has; True: if its first measure is a rating."""
@@ -55,9 +57,14 @@ NARROW_ITEMS = 3
 def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
+    is_long = len(runs) > RUNS_PER_PAGE and not experiment.runs_a_plan
+    rows = sorted(runs, key=lambda run: not (run.n_failed or run.current_stop_reason)) if is_long else runs
+    table = RunTable(rows, labels=load_labels([experiment.pk]), hides_outcomes=experiment.runs_a_plan)
+    paginate_table(request, table, RUNS_PER_PAGE)
     context = {
         "experiment": experiment,
-        "table": RunTable(runs, labels=load_labels([experiment.pk]), hides_outcomes=experiment.runs_a_plan),
+        "table": table,
+        "failed_first": is_long,
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
         "retry_url": reverse("experiment_action", args=[experiment.slug, "retry"]),

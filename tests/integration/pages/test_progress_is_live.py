@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import strip_tags
 
+from grading_app.views import results
 from runs_app.models import Run, Tick
 from runs_app.monitoring import blockers, progress, sparklines
 from tests import factories
@@ -326,3 +327,16 @@ def test_several_providers_of_a_run_are_shown_and_each_attempt_names_its_own(lab
     assert text.count("south&lt;b&gt;") == 2  # In the warning and among the attempts.
     of_trial = as_("owner").get(f"/trials/{lab.trial.pk}/").content.decode()
     assert "vendor/small-1 by north" in of_trial
+
+
+def test_many_runs_are_shown_in_pages_with_failures_first(lab, as_, monkeypatch):
+    monkeypatch.setattr(results, "RUNS_PER_PAGE", 2)
+    lab.experiment.language_models.add(*[factories.make_model(f"m{number}") for number in range(3)])
+    runs = factories.make_runs(lab.experiment, wave=1)
+    Run.objects.update(n_failed=0)
+    Run.objects.filter(pk=runs[-1].pk).update(n_failed=1)
+    page = as_("owner").get(f"/experiments/{lab.experiment.slug}/progress/?page=2")
+    assert f"page=2&amp;shown={page.context['action_names'].replace(',', '%2C')}" in page.content.decode()
+    first = as_("owner").get(f"/experiments/{lab.experiment.slug}/progress/")
+    assert [row.record.pk for row in first.context["table"].paginated_rows] == [runs[-1].pk, lab.run.pk]
+    assert "those with failures first" in first.content.decode()
