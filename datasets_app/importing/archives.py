@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
@@ -17,7 +18,7 @@ from evalsite.lib.text.names import find_closest
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
-ENCRYPTED = 0x1
+ENCRYPTED, UTF8_NAME = 0x1, 0x800  # Flags of a zip's member.
 LONGEST_NAME = 255
 CHUNK = 2**20
 COMPARED, LENGTHS_APART = 1000, 4  # Limits on the names compared with a missing one: number, difference in length.
@@ -100,7 +101,7 @@ class ZipMembers:
             raise FileError(f"the archive unpacks to more than {limits.unpacked_bytes // MIB} MiB")
         by_name: dict[str, zipfile.ZipInfo] = {}
         for member in members:
-            name = member.filename
+            name = _read_member_name(member)
             path = PurePosixPath(name.replace("\\", "/"))
             if not name:
                 raise FileError("the archive contains a file without a name")
@@ -115,10 +116,10 @@ class ZipMembers:
                 raise FileError(
                     f"{name!r} in the archive unpacks to more than {self.limits.member_ratio} times its size"
                 )
-            if member.filename in by_name:
-                raise FileError(f"the archive contains {member.filename!r} twice")
-            if not member.is_dir() and not _is_clutter(member.filename):
-                by_name[member.filename] = member
+            if name in by_name:
+                raise FileError(f"the archive contains {name!r} twice")
+            if not member.is_dir() and not _is_clutter(name):
+                by_name[name] = member
         return by_name
 
 
@@ -145,7 +146,7 @@ class FolderMembers:
 
 
 class ImageFinder:
-    """A lookup of images by path, file name, or name without suffix, ignoring case.
+    """A lookup of images by path, file name, or name without suffix, ignoring case and composition of letters.
 
     `hints` limits how often it searches for a name similar to a missing one. The search is slow, because it compares
     many names.
@@ -160,7 +161,7 @@ class ImageFinder:
         for path in self.paths:
             pure = PurePosixPath(path)
             for spelling in dict.fromkeys([str(pure), pure.name, str(pure.with_suffix("")), pure.stem]):
-                self.spellings[spelling.casefold()].append(path)
+                self.spellings[_fold(spelling)].append(path)
 
     def find(self, name: str) -> str:
         """Return the name of the member. Raise NotFound if no name or several names match."""
@@ -169,7 +170,7 @@ class ImageFinder:
             return matches[0]
         if matches:
             raise NotFound(f"image {name!r} could be {' or '.join(sorted(matches)[:3])}; give its path")
-        hint = self._suggest_name(_clean_path(name).casefold())
+        hint = self._suggest_name(_fold(_clean_path(name)))
         raise NotFound(f"image {name!r} is not among the {len(self.paths)} images{hint}")
 
     def list_matches(self, name: str) -> list[str]:
@@ -177,7 +178,7 @@ class ImageFinder:
         path = _clean_path(name)
         if path in self.names:
             return [path]
-        return self.spellings.get(path.casefold()) or self.spellings.get(PurePosixPath(path).name.casefold(), [])
+        return self.spellings.get(_fold(path)) or self.spellings.get(_fold(PurePosixPath(path).name), [])
 
     def _suggest_name(self, path: str) -> str:
         """Return a similar name as the end of a message. Return "" if there is none or no `hints` are left.
@@ -190,6 +191,21 @@ class ImageFinder:
         candidates = (name for name in self.spellings if abs(len(name) - len(path)) <= LENGTHS_APART)
         closest = find_closest(path, islice(candidates, COMPARED))
         return f"; the nearest is {self.spellings[closest][0]!r}" if closest else ""
+
+
+def _read_member_name(member: zipfile.ZipInfo) -> str:
+    """Return the member's name. Some programs write UTF-8 without its flag, which zipfile reads as code page 437."""
+    if member.flag_bits & UTF8_NAME:
+        return member.filename
+    try:
+        return member.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return member.filename
+
+
+def _fold(name: str) -> str:
+    """Return a spelling for comparison. File names of macOS are decomposed: an umlaut is two characters."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _clean_path(name: str) -> str:

@@ -2,7 +2,9 @@
 
 import gc
 import io
+import re
 import struct
+import unicodedata
 import zlib
 
 import pytest
@@ -151,6 +153,18 @@ def test_a_table_finds_its_images_by_path_name_or_stem():
         "Clock.PNG",
     ]
     assert reading.items[0].image.path.read_bytes()[:2] == b"\xff\xd8"
+
+
+@pytest.mark.parametrize("stored", ["K\xe4se/\xc4pfel.jpg", "Ka\u0308se/A\u0308pfel.jpg"])
+@pytest.mark.parametrize("has_flag", [True, False])
+@pytest.mark.parametrize("column", ["\xc4pfel.jpg", "a\u0308pfel", "K\xe4se/A\u0308pfel.JPG"])
+def test_umlauts_in_names_of_images_match_however_a_system_stores_them(stored, has_flag, column):
+    content = build_archive({stored: build_picture()}).getvalue()
+    if not has_flag:  # As the Finder's archives: names in UTF-8 that do not say so.
+        content = re.sub(rb"(PK\x01\x02.{4}|PK\x03\x04.{2})(.)\x08", b"\\1\\2\x00", content, flags=re.DOTALL)
+    reading = read_items(build_upload(f"id,image\na,{column}\n"), images=build_upload(content, "images.zip"))
+    assert reading.errors == []
+    assert unicodedata.normalize("NFC", reading.items[0].image.original_name) == "\xc4pfel.jpg"
 
 
 def test_a_folder_works_like_an_archive(tmp_path):
