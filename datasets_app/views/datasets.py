@@ -6,13 +6,14 @@ each a POST with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import django_filters as df
 from django import forms
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
@@ -268,74 +269,44 @@ def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpRespons
     return render(request, "datasets_app/dataset_sample.html", context)
 
 
-class ActionResult(NamedTuple):
-    """The result of an action: the message, and the redirect target, which is a dataset or the name of a URL."""
-
-    text: str
-    to: Any
-
-
-def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    dataset.approve(by=by, reason=entered["reason"])
-    return ActionResult(f"{dataset} is approved. Its items can no longer change.", dataset)
-
-
-def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    dataset.archive(by=by, reason=entered["reason"])
-    return ActionResult(f"{dataset} is archived.", dataset)
-
-
-def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    draft = curation.duplicate(dataset, by=by, reason=entered["reason"])
-    return ActionResult(f"{draft} is a new draft with the active items of {dataset}.", draft)
-
-
-def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    name = str(dataset)
-    dataset.delete_draft(by=by, reason=entered["reason"])
-    return ActionResult(f"{name} is deleted.", "dataset_list")
-
-
-def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    seed = draw_seed() if entered["seed"] is None else entered["seed"]
-    keys = curation.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
-    return ActionResult(f"{len(keys)} items were redrawn with seed {seed}.", dataset)
-
-
-def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    if dataset.parent is None:
-        raise CurationError(f"{dataset} was not drawn from another dataset")
-    curation.add_items(dataset, entered["keys"], source=dataset.parent, by=by, reason=entered["reason"])
-    return ActionResult(f"Added {list_keys(entered['keys'])}", dataset)
-
-
-ACTIONS: dict[str, Callable[[Dataset, dict[str, Any], Any], ActionResult]] = {
-    "approve": _approve,
-    "archive": _archive,
-    "duplicate": _duplicate,
-    "delete": _delete,
-    "reshuffle": _reshuffle,
-    "add": _add,
-}
-CURATOR_ACTIONS = frozenset({"approve", "archive"})
-
-
 @require_POST
 @members_only
 def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> HttpResponse:
     dataset = get_visible_dataset(request, slug, version)
-    if verb not in ACTIONS:
+    if verb not in ("approve", "archive", "duplicate", "delete", "reshuffle", "add"):
         raise Http404
-    if verb in CURATOR_ACTIONS and not request.user.has_perm("datasets_app.approve_dataset"):
+    if verb in ("approve", "archive") and not request.user.has_perm("datasets_app.approve_dataset"):
         raise PermissionDenied
     form = DraftActionForm(request.POST)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(dataset)
+    by, reason, keys = cast(User, request.user), form.cleaned_data["reason"], form.cleaned_data["keys"]
+    target: Any = dataset
     try:
-        result = ACTIONS[verb](dataset, form.cleaned_data, request.user)
+        if verb == "approve":
+            dataset.approve(by=by, reason=reason)
+            text = f"{dataset} is approved. Its items can no longer change."
+        elif verb == "archive":
+            dataset.archive(by=by, reason=reason)
+            text = f"{dataset} is archived."
+        elif verb == "duplicate":
+            target = curation.duplicate(dataset, by=by, reason=reason)
+            text = f"{target} is a new draft with the active items of {dataset}."
+        elif verb == "delete":
+            text, target = f"{dataset} is deleted.", "dataset_list"
+            dataset.delete_draft(by=by, reason=reason)
+        elif verb == "reshuffle":
+            seed = draw_seed() if form.cleaned_data["seed"] is None else form.cleaned_data["seed"]
+            drawn = curation.reshuffle_items(dataset, by=by, seed=seed, reason=reason)
+            text = f"{len(drawn)} items were redrawn with seed {seed}."
+        else:
+            if dataset.parent is None:
+                raise CurationError(f"{dataset} was not drawn from another dataset")
+            curation.add_items(dataset, keys, source=dataset.parent, by=by, reason=reason)
+            text = f"Added {list_keys(keys)}"
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
         return redirect(dataset)
-    messages.success(request, result.text)
-    return redirect(result.to)
+    messages.success(request, text)
+    return redirect(target)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from datasets_app import curation, item_pagination
 from datasets_app.forms import DraftActionForm, draw_seed
 from datasets_app.importing.records import to_text
-from datasets_app.models import Asset, Dataset, Item
+from datasets_app.models import Asset, Item
 from datasets_app.models.datasets import CurationError
 from datasets_app.tables import ItemNormTable
 from datasets_app.views.datasets import drop_cursors, make_item_filter
@@ -65,54 +66,38 @@ def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str)
     return build_text_response(texts[name], f"item-{item.pk}-{name}")
 
 
-def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    dataset.exclude_items([item.key], by=by, reason=entered["reason"])
-    return f"{item.key} is excluded."
-
-
-def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    dataset.include_items([item.key], by=by, reason=entered["reason"])
-    return f"{item.key} is active again."
-
-
-def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    seed = draw_seed() if entered["seed"] is None else entered["seed"]
-    new = curation.replace_item(dataset, item.key, by=by, seed=seed, reason=entered["reason"])
-    return f"{item.key} is replaced by {new}."
-
-
-def _remove(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    dataset.remove_items([item.key], by=by, reason=entered["reason"])
-    return f"{item.key} is removed from {dataset}."
-
-
-ACTIONS: dict[str, Callable[[Dataset, Item, dict[str, Any], Any], str]] = {
-    "exclude": _exclude,
-    "include": _include,
-    "replace": _replace,
-    "remove": _remove,
-}
-REMOVING_ACTIONS = frozenset({"replace", "remove"})
-
-
 @require_POST
 @members_only
 def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) -> HttpResponse:
     dataset = get_visible_dataset(request, slug, version)
     item = get_visible_item(request, dataset, pk)
-    if verb not in ACTIONS:
+    if verb not in ("exclude", "include", "replace", "remove"):
         raise Http404
     form = DraftActionForm(request.POST)
-    try:
-        message = ACTIONS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
-    except (CurationError, TransitionError) as error:
-        messages.error(request, str(error))
+    if not form.is_valid():
+        messages.error(request, get_first_error(form))
     else:
-        if form.errors:
-            messages.error(request, get_first_error(form))
-        elif not wants_part(request):  # With htmx, the page shows the result itself.
-            messages.success(request, message)
-    if verb in REMOVING_ACTIONS:  # The item and its page no longer exist.
+        by, reason = cast(User, request.user), form.cleaned_data["reason"]
+        try:
+            if verb == "exclude":
+                dataset.exclude_items([item.key], by=by, reason=reason)
+                message = f"{item.key} is excluded."
+            elif verb == "include":
+                dataset.include_items([item.key], by=by, reason=reason)
+                message = f"{item.key} is active again."
+            elif verb == "replace":
+                seed = draw_seed() if form.cleaned_data["seed"] is None else form.cleaned_data["seed"]
+                new = curation.replace_item(dataset, item.key, by=by, seed=seed, reason=reason)
+                message = f"{item.key} is replaced by {new}."
+            else:
+                dataset.remove_items([item.key], by=by, reason=reason)
+                message = f"{item.key} is removed from {dataset}."
+        except (CurationError, TransitionError) as error:
+            messages.error(request, str(error))
+        else:
+            if not wants_part(request):  # With htmx, the page shows the result itself.
+                messages.success(request, message)
+    if verb in ("replace", "remove"):  # The item and its page no longer exist.
         return redirect(dataset)
     return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))
 

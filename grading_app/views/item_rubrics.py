@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import django_tables2 as tables
@@ -140,42 +139,31 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
     return render(request, "grading_app/item_rubrics/text_of_item.html", context)
 
 
-def _collect(texts: TextSet, by: Any, reason: str) -> str:
-    return f"New texts: {format_count(texts.collect())}."
-
-
-def _approve(texts: TextSet, by: Any, reason: str) -> str:
-    texts.approve(by=by, reason=reason)
-    return f"{texts} is approved. Judges can use it, and it can no longer change."
-
-
-def _archive(texts: TextSet, by: Any, reason: str) -> str:
-    texts.archive(by=by, reason=reason)
-    return f"{texts} is archived."
-
-
-ACTIONS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
-    "collect": (EDIT, _collect),
-    "approve": (TextSet.APPROVAL, _approve),
-    "archive": (TextSet.APPROVAL, _archive),
-}
-
-
 @require_POST
 @members_only
 def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> HttpResponse:
     texts = _get_visible_text_set(request, name, version)
-    permission, act = ACTIONS.get(verb, ("", None))
-    if act is None or not request.user.has_perm(permission):
+    permission = {"collect": EDIT, "approve": TextSet.APPROVAL, "archive": TextSet.APPROVAL}.get(verb)
+    if permission is None or not request.user.has_perm(permission):
         raise Http404
     form = TextReasonForm(request.POST)
     if not form.is_valid() and verb != "collect":
         messages.error(request, str(form.errors["reason"][0]))
         return redirect("text_set", name, version)
+    reason = form.cleaned_data.get("reason", "")
     try:
-        messages.success(request, act(texts, request.user, form.cleaned_data.get("reason", "")))
+        if verb == "collect":
+            done = f"New texts: {format_count(texts.collect())}."
+        elif verb == "approve":
+            texts.approve(by=request.user, reason=reason)
+            done = f"{texts} is approved. Judges can use it, and it can no longer change."
+        else:
+            texts.archive(by=request.user, reason=reason)
+            done = f"{texts} is archived."
     except (ValueError, TransitionError) as error:
         messages.error(request, str(error))
+    else:
+        messages.success(request, done)
     return redirect("text_set", name, version)
 
 

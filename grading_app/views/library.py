@@ -5,7 +5,7 @@ A design's form opens the editor in a dialog. Without a script, the editor is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -452,7 +452,7 @@ def library_act(request: HttpRequest, kind: str, name: str, version: int, verb: 
     """Approve or archive a version, by the same rules as everywhere else."""
     shown = get_kind(kind)
     row = get_version(shown, request.user, name, version)
-    if verb not in ACTIONS or not shown.allows(request.user, "change"):
+    if verb not in ("approve", "archive") or not shown.allows(request.user, "change"):
         raise Http404
     if verb == "approve" and not row.may_approve(request.user):
         raise Http404
@@ -460,23 +460,16 @@ def library_act(request: HttpRequest, kind: str, name: str, version: int, verb: 
     if not reason:
         messages.error(request, "Enter a reason. It is stored in the history.")
         return redirect(row)
+    user = cast(User, request.user)
     try:
-        done = ACTIONS[verb](row, cast(User, request.user), reason)
+        if verb == "approve":
+            row.approve(by=user, reason=reason)
+            done = f"{row} is approved. {row.name} without a version now means it, unless a newer version is approved."
+        else:
+            row.archive(by=user, reason=reason)
+            done = f"{row} is archived. Experiments that use it keep it."
     except (TransitionError, ValueError) as problem:
         messages.error(request, str(problem))
     else:
         messages.success(request, done)
     return redirect(row)
-
-
-def _approve(row: Versioned, by: User, reason: str) -> str:
-    row.approve(by=by, reason=reason)
-    return f"{row} is approved. {row.name} without a version now means it, unless a newer version is approved."
-
-
-def _archive(row: Versioned, by: User, reason: str) -> str:
-    row.archive(by=by, reason=reason)
-    return f"{row} is archived. Experiments that use it keep it."
-
-
-ACTIONS: dict[str, Callable[[Versioned, User, str], str]] = {"approve": _approve, "archive": _archive}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -142,34 +142,6 @@ def _get_start_url(queue: RatingQueue) -> str:
 # --- actions ---------------------------------------------------------------------------------------------------------
 
 
-def _open(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    queues.open_queue(queue, by=by, reason=reason)
-    return f"{queue} is open. Raters can start.", queue
-
-
-def _close(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    queue.close(by=by, reason=reason)
-    return f"{queue} is closed.", queue
-
-
-def _delete(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    queue.delete_draft(by=by, reason=reason)
-    return f"{queue} is deleted.", "rating_queue_list"
-
-
-def _store_norms(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
-    draft = make_norms(queue, by=by, reason=reason)
-    return f"{draft} is a new draft whose norms are the means of these ratings.", draft
-
-
-ACTIONS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
-    "open": _open,
-    "close": _close,
-    "delete": _delete,
-    "norms": _store_norms,
-}
-
-
 def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
     """Return the buttons that apply now, in the format of partials/action.html."""
     effect = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
@@ -199,11 +171,24 @@ def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
 @require_POST
 @members_only
 def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
-    queue = _get_editable_queue(request, name)
-    if verb not in ACTIONS:
+    queue, by = _get_editable_queue(request, name), cast(User, request.user)
+    if verb not in ("open", "close", "delete", "norms"):
         raise Http404
+    target: Any = queue
     try:
-        message, target = ACTIONS[verb](queue, request.user, _read_reason(request))
+        reason = _read_reason(request)
+        if verb == "open":
+            queues.open_queue(queue, by=by, reason=reason)
+            message = f"{queue} is open. Raters can start."
+        elif verb == "close":
+            queue.close(by=by, reason=reason)
+            message = f"{queue} is closed."
+        elif verb == "delete":
+            queue.delete_draft(by=by, reason=reason)
+            message, target = f"{queue} is deleted.", "rating_queue_list"
+        else:
+            target = make_norms(queue, by=by, reason=reason)
+            message = f"{target} is a new draft whose norms are the means of these ratings."
     except (QueueError, TransitionError, CurationError) as error:
         messages.error(request, str(error))
         return redirect(queue)
