@@ -149,9 +149,9 @@ def _make_figure_context(
 def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_format: str) -> str:
     """Return the address of a file. The parameter `mm` marks a printed figure."""
     query = request.GET.copy()
-    for name, values in list(query.lists()):
+    for parameter, values in list(query.lists()):
         if max(map(len, values), default=0) > MAX_VALUE:  # It is no valid option, and a page has a hundred such links.
-            del query[name]
+            del query[parameter]
     query.setdefault("mm", "")
     return f"{reverse('figure_file', args=[experiment.slug, name, file_format])}?{query.urlencode()}"
 

@@ -356,6 +356,16 @@ def test_the_page_shows_only_the_chosen_figure(owner):
     assert 'value="plane" selected' in page.content.decode()
 
 
+def test_the_files_of_the_page_are_those_of_its_figures_in_the_chosen_style(owner):
+    page = owner.get(reverse("experiment_figures", args=["study"], query={"only": "plane", "font": "8"}))
+    (figure,) = page.context["figures"]
+    addresses = dict(figure["files"]) | {"all": page.context["all_pdf"]}
+    for kind, address in addresses.items():
+        name, file_format = ("all", "pdf") if kind == "all" else ("plane", kind.lower())
+        assert address == reverse("figure_file", args=["study", name, file_format]) + "?only=plane&font=8&mm="
+        assert owner.get(address).status_code == 200
+
+
 @pytest.fixture
 def second_wave(study):
     for run in factories.make_runs(study, wave=1, status="done"):
