@@ -32,6 +32,7 @@ from evalsite.lib.favourites import change_star
 from evalsite.lib.history import StatusChange, TransitionError
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.addresses import change_query
 from evalsite.lib.web.filters import FavouriteFilter, YesNoFilter
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.list_page import ListPage
@@ -216,7 +217,7 @@ def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any
     items: ItemQuerySet = filter_.qs
     after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
     page = item_pagination.fetch_page(items, after=after, before=before)
-    query = drop_cursors(request)
+    query = change_query(request, CURSORS)
     total = format_count(dataset.item_count)
     if filter_.form.changed_data:
         count_label = f"{format_count(items.count())} of {total} match the filter"
@@ -237,13 +238,6 @@ def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any
 def make_item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:
     names = categories.names if categories else []
     return ItemFilter(request.GET, queryset=dataset.items.all(), request=request, categories=names)
-
-
-def drop_cursors(request: HttpRequest) -> str:
-    query = request.GET.copy()
-    for name in CURSORS:
-        query.pop(name, None)
-    return query.urlencode()
 
 
 def _make_page_url(query: str, name: str, cursor: item_pagination.Cursor | None) -> str:

@@ -20,10 +20,11 @@ from datasets_app.importing.records import to_text
 from datasets_app.models import Asset, Item
 from datasets_app.models.datasets import CurationError
 from datasets_app.tables import ItemNormTable
-from datasets_app.views.datasets import drop_cursors, make_item_filter
+from datasets_app.views.datasets import CURSORS, make_item_filter
 from datasets_app.views.permissions import get_visible_dataset, get_visible_item, make_dataset_context, redirect_back
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.web.addresses import change_query
 from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import build_text_response
@@ -41,7 +42,7 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
         "item": item,
         "norms": ItemNormTable(list(item.norms.all())),
         "metadata": [(name, to_text(value)) for name, value in item.metadata.items()],
-        "query": drop_cursors(request),
+        "query": change_query(request, CURSORS),
         "previous": previous,
         "next": following,
         "seed": draw_seed(),

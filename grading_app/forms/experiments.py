@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Item
+from evalsite.lib.web.addresses import read_key
 from evalsite.lib.web.form_fields import (
     get_choice_field,
     get_offered_rows,
@@ -219,7 +220,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def _get_dataset_key(self) -> str:
         value = self["dataset"].value()
         key = str(getattr(value, "pk", value) or "")
-        return key if key.isdecimal() and len(key) < 19 else ""
+        return "" if read_key(key) is None else key
 
     def _find_unfillable(self) -> dict[int, str]:
         """Return why the chosen dataset cannot fill each of the other prompts."""

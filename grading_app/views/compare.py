@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.addresses import change_query
 from evalsite.lib.web.form_fields import NamedChoiceField
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
@@ -280,11 +281,7 @@ def _list_filters(request: HttpRequest, paired: PairedScores, selected: str) -> 
 
 def _get_filter_url(request: HttpRequest, name: str) -> str:
     """Return the address of a filter's items, with the other choices of this address."""
-    query = request.GET.copy()
-    for parameter in ("page", "table", "format"):
-        query.pop(parameter, None)
-    query["filter"] = name
-    return f"?{query.urlencode()}#answers"
+    return f"?{change_query(request, ('page', 'table', 'format'), filter=name)}#answers"
 
 
 def _get_swapped_url(data: Any) -> str:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import hash_content
+from evalsite.lib.web.addresses import read_key
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import find_page
@@ -41,7 +42,7 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
     """Create a draft. The address can choose a dataset and other parts in advance, such as a new prompt."""
     initial: dict[str, Any] = {}
     for name in ("dataset", *CHOICES):
-        keys = [key for key in request.GET.getlist(name) if name == "judges" or (key.isdecimal() and len(key) < 19)]
+        keys = [key for key in request.GET.getlist(name) if name == "judges" or read_key(key) is not None]
         if keys:
             initial[name] = int(keys[0]) if name == "dataset" else keys
     form = ExperimentForm(get_posted_data(request)[0], user=request.user, initial=initial)

@@ -24,6 +24,7 @@ from datasets_app.tables import ItemNormTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text import number_format
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.addresses import change_query
 from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
@@ -229,15 +230,15 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
         "page": page,
         "display": display,
         "is_share": page_scores.is_binary,
-        "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
+        "previous_url": f"?{change_query(request, page=str(page.previous_page_number()))}"
+        if page.has_previous()
+        else "",
         "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
     }
 
 
 def _get_page_url(request: HttpRequest, number: int) -> str:
-    query = request.GET.copy()
-    query["page"] = str(number)
-    return f"?{query.urlencode()}"
+    return f"?{change_query(request, page=str(number))}"
 
 
 @require_safe

@@ -24,6 +24,7 @@ from django_htmx.http import trigger_client_event
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.diff import DiffRow, compare_lines
+from evalsite.lib.web.addresses import read_key
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import build_numbered_text_response
@@ -268,8 +269,7 @@ def _get_starter(kind: LibraryKind, request: HttpRequest) -> dict[str, Any]:
 
 
 def _find_dataset(request: HttpRequest) -> Any:
-    key = request.GET.get("dataset", "")
-    return first_study.find_dataset(request.user, int(key) if key.isdecimal() and len(key) < 19 else None)
+    return first_study.find_dataset(request.user, read_key(request.GET.get("dataset", "")))
 
 
 def _edit(
@@ -383,7 +383,7 @@ def _read_editor(request: HttpRequest, kind: LibraryKind) -> Any:
     chosen = request.POST.get("rubric", "") if kind.model is Rubric else ""
     if chosen:
         rows = Rubric.objects.visible_to(request.user)
-        stored = get_object_or_404(rows, pk=int(chosen) if chosen.isdecimal() and len(chosen) < 19 else 0)
+        stored = get_object_or_404(rows, pk=read_key(chosen) or 0)
         return kind.form(instance=stored, auto_id="editor-%s")
     form = kind.form(request.POST, auto_id="editor-%s")
     form.fields.pop("name")
@@ -432,7 +432,7 @@ def library_try(request: HttpRequest, kind: str) -> HttpResponse:
     try:
         if written:
             calls = Preflight.objects.filter(by=cast(User, request.user)).exclude(about="")
-            call = get_object_or_404(calls, pk=int(written) if written.isdecimal() and len(written) < 19 else 0)
+            call = get_object_or_404(calls, pk=read_key(written) or 0)
         else:
             call = request_try(form, choice, by=cast(User, request.user))
         context |= {"call": call, **read_try(call, form, choice)}

@@ -29,6 +29,7 @@ from datasets_app.models import BackgroundJob, Dataset, Item
 from evalsite.lib.ops.installation import get_shipped_folder
 from evalsite.lib.permissions import is_operator, members_only
 from evalsite.lib.rating_scale import RatingScale
+from evalsite.lib.web.addresses import read_key
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.start import ConnectForm, DataForm, QuestionForm, build_slug
@@ -230,7 +231,7 @@ def _discard(request: HttpRequest) -> HttpResponse:
 def _get_dataset(request: HttpRequest) -> Dataset | None:
     key = request.POST.get("dataset") or request.GET.get("dataset")
     if key:
-        return first_study.find_dataset(request.user, int(key) if key.isdecimal() and len(key) < 19 else 0)
+        return first_study.find_dataset(request.user, read_key(key) or 0)
     return None if "other" in request.GET else first_study.find_dataset(request.user)
 
 

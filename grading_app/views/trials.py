@@ -21,6 +21,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.addresses import change_query, read_key
 from evalsite.lib.web.filters import list_filter_chips
 from evalsite.lib.web.form_fields import fetch_choices
 from evalsite.lib.web.long_text import build_text_response
@@ -69,7 +70,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     gradings = _load_gradings(rows, scores)
     table = TrialTable(
         rows,
-        query=_encode_query(request),
+        query=change_query(request, CURSORS),
         scores=[ScoreColumn(condition, gradings) for condition in scores],
         annotations=group_by_trial(rows),
         chosen=request.GET.getlist("column"),
@@ -127,7 +128,7 @@ class TrialListing:
             after, before = (self.order.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
             return find_ordered(self.search, self.order, after=after, before=before)
         find = self.search.find_descending if self.is_descending else self.search.find
-        return find(after=_read_cursor(request, "after"), before=_read_cursor(request, "before"))
+        return find(after=read_key(request.GET.get("after", "")), before=read_key(request.GET.get("before", "")))
 
     def find_neighbours(self, trial: Trial) -> dict[str, int | None]:
         """Return the keys of the next and the previous trial in this order."""
@@ -152,11 +153,8 @@ def _build_sort_limit_context(
     requested = read_order(request.GET.get("sort", ""), [condition.pk for condition in scores])
     narrower = []
     for filter_ in suggest_filters(listing.search, experiment):
-        query = request.GET.copy()
-        for name in CURSORS:
-            query.pop(name, None)
-        query[filter_.parameter] = filter_.value
-        narrower.append({"label": filter_.label, "trials": filter_.trials, "query": query.urlencode()})
+        query = change_query(request, CURSORS, **{filter_.parameter: filter_.value})
+        narrower.append({"label": filter_.label, "trials": filter_.trials, "query": query})
     return {"unsorted_name": requested.name if requested and not requested.is_indexed else "", "narrower": narrower}
 
 
@@ -208,7 +206,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "preferences": VerdictTable(
             list_preferences(_load_preferences(trial), trial.pk), "Preference", label=PREFERENCES_LABEL
         ),
-        "query": _encode_query(request),
+        "query": change_query(request, CURSORS),
         "other_answers": list_other_answers(request.user, trial),
         **_build_neighbour_context(request, trial),
         **build_panel_context(request, trial),
@@ -273,21 +271,9 @@ def _load_preferences(trial: Trial) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: -entry["row"].pk)[:MAX_VERDICTS]
 
 
-def _read_cursor(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isdecimal() and len(text) < 19 else None
-
-
-def _encode_query(request: HttpRequest) -> str:
-    query = request.GET.copy()
-    for name in CURSORS:
-        query.pop(name, None)
-    return query.urlencode()
-
-
 def _build_page_urls(request: HttpRequest, page: trial_pagination.TrialPage) -> dict[str, str]:
     """Return the URLs of the next and the previous page under the same filter."""
-    query = _encode_query(request)
+    query = change_query(request, CURSORS)
     stem = f"?{query}&" if query else "?"
     return {
         "next_url": f"{stem}after={page.after}" if page.after is not None else "",

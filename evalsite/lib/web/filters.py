@@ -16,6 +16,7 @@ from django.forms import BaseForm
 from django.http import HttpRequest
 
 from evalsite.lib.text.characters import describe_unstorable
+from evalsite.lib.web.addresses import change_query
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
@@ -121,7 +122,5 @@ def _describe_value(form: BaseForm, name: str) -> str:
 
 
 def _build_url_without(request: HttpRequest, name: str) -> str:
-    query = request.GET.copy()
-    for parameter in (name, *PAGE_PARAMETERS):
-        query.pop(parameter, None)
-    return f"?{query.urlencode()}" if query else request.path
+    query = change_query(request, (name, *PAGE_PARAMETERS))
+    return f"?{query}" if query else request.path
