@@ -147,7 +147,7 @@ class PendingUpload:
 
     def guess_mapping(self, table: TableColumns) -> dict[str, str]:
         """Return a mapping guessed from the columns. Guess an image column only if the upload has images."""
-        mapping = guess_mapping(table.columns, table.image_column) | ({SHEET: table.sheet} if table.sheet else {})
+        mapping = guess_mapping(table.columns, table.by_values) | ({SHEET: table.sheet} if table.sheet else {})
         if "images" in self.names or table.brings_images:
             return mapping
         return {field: text for field, text in mapping.items() if field != "image"}

@@ -40,10 +40,10 @@ AFTER = "after:"
 Value = Callable[[Mapping[str, Any]], Any]
 
 
-def guess_mapping(columns: Sequence[str], image_column: str = "") -> dict[str, str]:
+def guess_mapping(columns: Sequence[str], by_values: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a mapping guessed from common names of columns, ignoring case.
 
-    image_column: the column whose values name images, if there is one. It replaces a guess from a name.
+    by_values: fields whose columns are found by their values. They replace a guess from a name.
     """
     plain_names = {re.sub(r"[ .-]+", "_", column.strip().lower()): column for column in reversed(columns)}
     guess: dict[str, str] = {}
@@ -51,10 +51,8 @@ def guess_mapping(columns: Sequence[str], image_column: str = "") -> dict[str, s
         column = next((plain_names[name] for name in names if name in plain_names), None)
         if column is not None:
             guess[field] = column
-    if image_column:
-        guess["image"] = image_column
     dimensions = find_norm_dimensions(columns)
-    return guess | ({"dims": "+".join(dimensions)} if dimensions else {})
+    return guess | dict(by_values or {}) | ({"dims": "+".join(dimensions)} if dimensions else {})
 
 
 def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:

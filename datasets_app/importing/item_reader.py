@@ -45,7 +45,7 @@ from datasets_app.importing.table_readers import (
 from evalsite.lib.text.characters import describe_unstorable
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
-COMPARED_ROWS = 200  # The first rows of a table, in which the column that names images is looked for.
+COMPARED_ROWS = 2000  # The first rows of a table, in which the column that names images is looked for.
 NEARLY_ALL = 0.9
 
 
@@ -82,12 +82,12 @@ def read_items(
                 reading.columns, rows = read_rows(table, name, reading.report, limits, reading.mapping.get(SHEET, ""))
             else:
                 reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
-            image_column = ""
+            by_values: dict[str, str] = {}
             if image_buffer.finder:
                 first_rows = list(islice(rows, COMPARED_ROWS))
-                image_column = find_image_column(reading.columns, first_rows, image_buffer.finder)
+                by_values = guess_by_values(reading.columns, first_rows, image_buffer.finder)
                 rows = chain(first_rows, rows)
-            reading.mapping = _complete_mapping(reading, image_buffer.finder is not None, image_column)
+            reading.mapping = _complete_mapping(reading, image_buffer.finder is not None, by_values)
             _ItemBuilder(reading, image_buffer, limits).read(_report_progress(rows, watch) if watch else rows)
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
@@ -98,8 +98,8 @@ def read_items(
 
 def read_columns(
     source: Openable, *, images: Openable | None = None, limits: Limits = LIMITS, first: int = 5, sheet: str = ""
-) -> tuple[list[str], list[list[str]], str]:
-    """Return the columns, the first rows as text and the column that names images, or "", for the mapping form.
+) -> tuple[list[str], list[list[str]], dict[str, str]]:
+    """Return the columns, the first rows as text and the result of `guess_by_values`, for the mapping form.
 
     Raise FileError.
     """
@@ -107,7 +107,7 @@ def read_columns(
         file, name = stack.enter_context(open_source(source))
         file, name, inside = _split_archive(file, name, limits)
         if not name:
-            return IMAGE_ONLY_COLUMNS, [], ""
+            return IMAGE_ONLY_COLUMNS, [], {}
         finder = _open_images(images, stack, limits) or inside
         report = ReadingReport()
         columns, rows = read_rows(file, name, report, limits, sheet)
@@ -115,18 +115,20 @@ def read_columns(
         if not first_rows and not report.error_total:
             raise FileError("the table has no rows below its header")
         preview = [[make_preview(row.values.get(column)) for column in columns] for row in first_rows[:first]]
-        return columns, preview, find_image_column(columns, first_rows, finder) if finder else ""
+        return columns, preview, guess_by_values(columns, first_rows, finder) if finder else {}
 
 
-def find_image_column(columns: Sequence[str], rows: Sequence[TableRow], finder: ImageFinder) -> str:
-    """Return the column whose values are all or nearly all names of images, or "".
+def guess_by_values(columns: Sequence[str], rows: Sequence[TableRow], finder: ImageFinder) -> dict[str, str]:
+    """Return as `image` the column whose values are all or nearly all names of images, if there is one.
 
+    It is the `key` too if the table has no column with a common name of keys, and each row names another image.
     A column that is guessed for another field than the key is not taken. Of several columns, one with a common name of
     image columns comes first, then the one with the most file names that have a suffix.
     """
-    guess = guess_mapping(columns)
-    used = {column for field, column in guess.items() if field not in ("key", "image")}
-    best, best_rank = "", (False, -1)
+    by_name = guess_mapping(columns)
+    used = {column for field, column in by_name.items() if field not in ("key", "image")}
+    found: dict[str, str] = {}
+    best_rank = (False, -1)
     for column in columns:
         cells = [row.values.get(column) for row in rows]
         names = [name for cell in cells if isinstance(cell, str | int) and (name := to_text(cell).strip())]
@@ -134,9 +136,11 @@ def find_image_column(columns: Sequence[str], rows: Sequence[TableRow], finder: 
         if column in used or not named or named < NEARLY_ALL * len(rows):
             continue
         whole = sum(PurePosixPath(name.lower()).suffix in IMAGE_SUFFIXES for name in names)
-        if (rank := (column == guess.get("image"), whole)) > best_rank:
-            best, best_rank = column, rank
-    return best
+        if (rank := (column == by_name.get("image"), whole)) > best_rank:
+            found, best_rank = {"image": column}, rank
+            if "key" not in by_name and len(set(names)) == len(rows):
+                found["key"] = column
+    return found
 
 
 def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
@@ -183,13 +187,13 @@ def _iterate_images(finder: ImageFinder | None) -> Iterator[TableRow]:
         yield TableRow(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
-def _complete_mapping(reading: ItemReading, has_images: bool, image_column: str) -> dict[str, str]:
+def _complete_mapping(reading: ItemReading, has_images: bool, by_values: Mapping[str, str]) -> dict[str, str]:
     """Return the given mapping merged over the guessed one.
 
     A column that the given mapping uses for a field is not guessed for another field, except for the key.
     """
     mapping = reading.mapping
-    guess = guess_mapping(reading.columns, image_column)
+    guess = guess_mapping(reading.columns, by_values)
     may_hold_bytes = reading.source_name.lower().endswith(".parquet")
     if not has_images and "image" in guess and "image" not in mapping and not may_hold_bytes:
         del guess["image"]

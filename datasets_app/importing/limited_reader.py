@@ -50,8 +50,8 @@ class FileToRead(NamedTuple):
 class TableColumns(NamedTuple):
     """The columns of a table, its first rows as text, and a flag that is set if images came with it.
 
-    sheets: the visible sheets of a spreadsheet. sheet: the sheet that was asked for, or "". image_column: the column
-    whose values name the images, or "".
+    sheets: the visible sheets of a spreadsheet. sheet: the sheet that was asked for, or "". by_values: fields whose
+    columns are found by their values.
     """
 
     columns: list[str]
@@ -59,7 +59,7 @@ class TableColumns(NamedTuple):
     brings_images: bool
     sheets: list[str] = []
     sheet: str = ""
-    image_column: str = ""
+    by_values: Mapping[str, str] = {}
 
 
 def read_table_columns(

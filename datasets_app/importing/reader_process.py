@@ -68,7 +68,7 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
     path, name = files["items"]
     with _open_file(path, name) as file:
         images = _open_file(*files["images"]) if "images" in files else None
-        columns, rows, image_column = read_columns(file, images=images, limits=limits, sheet=sheet)
+        columns, rows, by_values = read_columns(file, images=images, limits=limits, sheet=sheet)
         file.seek(0)
         kind = detect_kind(file, name)
         sheets = list_sheets(file, limits) if kind == "spreadsheet" else []
@@ -78,7 +78,7 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
         "brings_images": kind in ("zip", "parquet"),
         "sheets": sheets,
         "sheet": sheet,
-        "image_column": image_column,
+        "by_values": by_values,
     }
     (out / COLUMNS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 

@@ -203,8 +203,21 @@ def test_an_image_that_is_missing_or_broken_is_an_error_of_its_row():
 )
 def test_the_column_that_names_images_is_found_by_its_values(table, column):
     images = build_archive({f"{name}.jpg": build_picture() for name in ("cat", "dog", "1", "2")})
-    assert read_columns(build_upload(table), images=images)[2] == column
+    assert read_columns(build_upload(table), images=images)[2].get("image", "") == column
     assert read_items(build_upload(table), images=images).mapping.get("image", "") == column
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [
+        ("Bild,Frage\ncat.jpg,x\ndog.jpg,y\n", ["cat.jpg", "dog.jpg"]),
+        ("Bild,Frage\ncat.jpg,x\ncat.jpg,y\n", ["row-00001", "row-00002"]),
+        ("Bild,id\ncat.jpg,x\ndog.jpg,y\n", ["x", "y"]),
+    ],
+)
+def test_different_images_are_the_keys_of_a_table_without_keys(table, keys):
+    images = build_archive({f"{name}.jpg": build_picture() for name in ("cat", "dog")})
+    assert [item.key for item in read_items(build_upload(table), images=images).items] == keys
 
 
 def test_a_column_of_images_found_by_its_values_loses_no_row():
