@@ -4,18 +4,19 @@ import pytest
 
 from evalsite.lib import permissions
 from tests import factories
+from tests.shared_rows import shared_rows
 
 
-@pytest.fixture
-def people(db):
+@shared_rows
+def people():
     roles = {"owner": "RESEARCHER", "colleague": "RESEARCHER", "viewer": "VIEWER", "operator": "OPERATOR"}
     return {name: factories.make_user(name, getattr(permissions, role)) for name, role in roles.items()}
 
 
-@pytest.fixture
-def experiment(people):
+@shared_rows
+def experiment(people_of_file):
     created = factories.make_experiment(
-        "sums", owner=people["owner"], dataset=factories.make_dataset("sums", 5), samples=2, sharing="group"
+        "sums", owner=people_of_file["owner"], dataset=factories.make_dataset("sums", 5), samples=2, sharing="group"
     )
     (run,) = factories.make_runs(created, status="done")
     factories.plan_trials(run, answer=lambda item, _, index: f"It is {item.target}.")
@@ -25,12 +26,3 @@ def experiment(people):
 @pytest.fixture
 def trial(experiment):
     return experiment.runs.get().trials.order_by("pk").first()
-
-
-@pytest.fixture
-def as_(client, people):
-    def sign_in(name):
-        client.force_login(people[name])
-        return client
-
-    return sign_in

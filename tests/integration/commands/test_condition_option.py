@@ -3,24 +3,22 @@
 import pytest
 
 from runs_app.models import Condition, Experiment, Manifest, Run, Trial
-from tests.integration.commands.conftest import PRICED
+from tests.integration.commands.conftest import create_pilot, run_command
+from tests.shared_rows import shared_rows
 
 TWO = "[{name: greedy, temperature: 0, max_tokens: 100}, {name: warm, temperature: 1, max_tokens: 100}]"
 GREEDY, WARM = "sim_plain_greedy", "sim_plain_warm"
 
 
-@pytest.fixture
-def draft(manage, lab, design):
-    for command in (("experiment", "create", design(samplers=TWO)), PRICED):
-        result = manage(*command)
-        assert result.code == 0, result.err
+@shared_rows
+def draft(lab_of_file, tmp_path_factory):
+    return create_pilot(tmp_path_factory.mktemp("pilot"), samplers=TWO)
+
+
+@shared_rows
+def launched_experiment(draft_of_file):
+    assert run_command("experiment", "launch", "pilot", "--yes").code == 0
     return Experiment.objects.get()
-
-
-@pytest.fixture
-def launched_experiment(manage, draft):
-    assert manage("experiment", "launch", "pilot", "--yes").code == 0
-    return draft
 
 
 def read_statuses():

@@ -12,16 +12,18 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.management import started_work
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Run, Trial
 from tests.factories import make_user
+from tests.integration.commands.conftest import run_command, write_design
+from tests.shared_rows import shared_rows
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 PRICED = ("model", "set", "sim", "--price-source", "a list", "--input-price", "1", "--output-price", "2")
 
 
-@pytest.fixture
-def pilot(manage, lab, design):
-    output = manage("experiment", "create", design())
-    assert output.code == 0, output.err
-    manage(*PRICED)
+@shared_rows
+def pilot(lab_of_file, tmp_path_factory):
+    for command in (("experiment", "create", write_design(tmp_path_factory.mktemp("pilot"))), PRICED):
+        output = run_command(*command)
+        assert output.code == 0, output.err
     return Experiment.objects.get()
 
 

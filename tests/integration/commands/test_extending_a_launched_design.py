@@ -7,12 +7,18 @@ import pytest
 
 from grading_app.grading.consistency_check import find_differences
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
-from tests.factories import make_model
+from tests.factories import make_model, make_user
 from tests.factories.engine import build_provider, drain
+from tests.integration.commands.conftest import launch_pilot, make_lab
+from tests.shared_rows import shared_rows
 
 
-@pytest.fixture
-def second_model(launched_experiment):
+@shared_rows
+def second_model(launched_experiment_of_file):
+    return make_second_model()
+
+
+def make_second_model():
     return make_model("second", endpoint=LanguageModel.objects.get(name="sim").endpoint)
 
 
@@ -139,7 +145,11 @@ def test_a_file_for_another_dataset_is_refused(manage, launched_experiment, tmp_
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_a_finished_experiment_is_extended_without_repeated_calls(manage, launched_experiment, second_model):
+def test_a_finished_experiment_is_extended_without_repeated_calls(manage, tmp_path):
+    make_user("root", superuser=True)
+    make_lab()
+    launch_pilot(tmp_path)
+    make_second_model()
     drain(build_provider("four", cost_usd=Decimal("0.01")))
     paid = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
     spent = Experiment.objects.get().spent_usd

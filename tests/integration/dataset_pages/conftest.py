@@ -9,14 +9,15 @@ from datasets_app.importing.dataset_writer import create_dataset
 from evalsite.lib import permissions
 from tests import factories
 from tests.factories.files import BLUE, RED, build_archive, build_picture, build_upload
+from tests.shared_rows import shared_rows
 
 TABLE = "id,question,answer,topic,joy_mean\n" + "".join(
     f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}\n" for n in range(9)
 )
 
 
-@pytest.fixture
-def people(db):
+@shared_rows
+def people():
     return {
         "rater": factories.make_user("rater", permissions.RATER),
         "viewer": factories.make_user("viewer", permissions.VIEWER),
@@ -26,14 +27,14 @@ def people(db):
     }
 
 
-@pytest.fixture
-def draft(db):
+@shared_rows
+def draft():
     """Return a draft of nine questions in three categories, with norms."""
     return create_dataset(read_items(build_upload(TABLE)), slug="set", by="a test", source="A paper", licence="CC0")
 
 
-@pytest.fixture
-def pictures(db):
+@shared_rows
+def pictures():
     """Return an approved dataset of two images, one in each category."""
     packed = build_archive({"warm/red.jpg": build_picture(RED), "cold/blue.png": build_picture(BLUE, form="PNG")})
     dataset = create_dataset(read_items(packed), slug="pictures", by="a test")

@@ -218,7 +218,7 @@ def test_a_draft_without_an_item_in_use_is_not_approved(draft, as_):
 
 def test_a_draft_is_deleted(draft, as_):
     response = as_("researcher").post(build_action_address(draft, "delete"), follow=True)
-    assert not Dataset.objects.exists()
+    assert not Dataset.objects.filter(pk=draft.pk).exists()
     assert list_messages(response) == ["set@1 is deleted."]
     assert response.redirect_chain == [(reverse("dataset_list"), 302)]
 
@@ -226,7 +226,7 @@ def test_a_draft_is_deleted(draft, as_):
 def test_a_draft_with_samples_is_not_deleted(draft, sampled_dataset, as_):
     response = as_("researcher").post(build_action_address(draft, "delete"), follow=True)
     assert list_messages(response) == ["set@1 is in use by few@1"]
-    assert Dataset.objects.count() == 2
+    assert Dataset.objects.filter(pk__in=[draft.pk, sampled_dataset.pk]).count() == 2
 
 
 def test_title_and_source_of_a_draft_are_edited(draft, as_):

@@ -45,7 +45,7 @@ def test_a_viewer_of_a_shared_dataset_changes_nothing(draft, shared_experiment, 
     assert client.get(reverse("dataset_new")).status_code == 404
     assert client.get(build_address(draft, "dataset_sample")).status_code == 404
     assert client.post(build_action_address(draft, "duplicate")).status_code == 404
-    assert Dataset.objects.count() == 1
+    assert Dataset.objects.filter(slug=draft.slug).count() == 1
 
 
 def test_an_item_is_found_only_under_its_own_dataset(draft, pictures, as_):

@@ -17,6 +17,11 @@ from tests.integration.dataset_pages.test_uploading import build_choices, list_w
 HTML = "<!doctype html><html><body><script>alert(1)</script></body></html>"
 
 
+@pytest.fixture(autouse=True)
+def own_media(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+
+
 @pytest.fixture
 def member(as_):
     return as_("researcher")

@@ -17,6 +17,11 @@ from tests.page_text import page_text
 NEW = "/datasets/new/"
 
 
+@pytest.fixture(autouse=True)
+def own_media(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+
+
 @pytest.fixture
 def member(as_):
     return as_("researcher")
