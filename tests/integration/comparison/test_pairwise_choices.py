@@ -12,13 +12,14 @@ from grading_app.results.raters.rating_selection import RatingSelectionForm
 from tests.factories.gradings import make_answered_experiment
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, sign_in
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
 PAGE = "/experiments/duel/agreement/?units=pairs"
 
 
-@pytest.fixture
+@shared_rows
 def queue():
     """Return a queue of four pairs with choices by a judge and two people.
 

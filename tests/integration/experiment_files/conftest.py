@@ -4,22 +4,23 @@ import pytest
 
 from tests.factories import make_endpoint, make_user
 from tests.factories.drafts import make_questions
+from tests.shared_rows import shared_rows
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
 
-@pytest.fixture
-def curator(db):
+@shared_rows
+def curator():
     return make_user("curator", "Curator", "Operator")
 
 
-@pytest.fixture
-def researcher(db):
+@shared_rows
+def researcher():
     return make_user("researcher", "Researcher")
 
 
-@pytest.fixture
-def lab(db):
+@shared_rows
+def lab():
     """Create the rows to which the shipped experiment files refer."""
     make_endpoint("rehearsal")
     make_questions(2, slug="photographs")

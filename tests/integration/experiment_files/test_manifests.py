@@ -28,27 +28,28 @@ from tests.factories.drafts import (
     make_question_prompt,
     make_questions,
 )
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 TEXT = "What is {{input}}?\nSay \u2028 or \x85 or \U0001f600: {{dimension_instructions}}"
 
 
-@pytest.fixture
+@shared_rows
 def ada():
     return get_or_make_user("ada", superuser=True)
 
 
-@pytest.fixture
-def launched_experiment(ada):
+@shared_rows
+def launched_experiment(ada_of_file):
     experiment = make_draft_experiment(
-        owner=ada,
+        owner=ada_of_file,
         dataset=make_questions(slug="questions"),
         prompts=[make_question_prompt(messages=[{"role": "user", "content": TEXT}])],
         dimensions=[make_draft_dimension(labels={"1": "Low", "7": "High"})],
         max_usd=Decimal("1.50"),
     )
     estimated = estimate(experiment, wave_label="march", pilot=2)
-    run_control.launch(experiment, by=ada, wave="march", pilot=2, approved=estimated)
+    run_control.launch(experiment, by=ada_of_file, wave="march", pilot=2, approved=estimated)
     return experiment
 
 

@@ -17,6 +17,7 @@ from runs_app.experiment_files.spec_reader import SpecError, read_yaml
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Run, Sampler
 from tests import factories
+from tests.shared_rows import shared_rows
 
 TABLES: dict[str, Any] = {
     "experiment": Experiment,
@@ -105,8 +106,8 @@ def test_the_documented_ranges_match_the_code(table):
         assert f"| `{column}` | {values}" in text
 
 
-@pytest.fixture
-def rows(db):
+@shared_rows
+def rows():
     """One row of each table with bounds."""
     experiment = factories.make_experiment(dimensions=[factories.make_dimension()])
     factories.make_runs(experiment, status="planned")

@@ -130,10 +130,10 @@ def describe(experiment):
     return text, {row["measure"]: row["role"] for row in measures.table.rows}
 
 
-@pytest.fixture
-def answered(team):
+@shared_rows
+def answered(team_of_file):
     """Return an experiment with answers whose plan was frozen before them."""
-    experiment = make_answered_experiment("study", items=4, models=("small", "large"), owner=team.owner)
+    experiment = make_answered_experiment("ran", items=4, models=("small", "large"), owner=team_of_file.owner)
     for scorer in ("exact_match", "numeric"):
         make_gradings(experiment, scorer, lambda trial: trial.item.position % 2, kind="rule")
     return experiment
@@ -168,20 +168,25 @@ def test_a_report_without_a_plan_says_that_every_measure_is_exploratory(answered
     assert "every measure is exploratory" in "".join(span.text for span in block.spans)
 
 
+@shared_rows
+def begun(answered_of_file):
+    plan_before(answered_of_file)
+    Run.objects.filter(experiment=answered_of_file).update(n_pending=1)
+    return answered_of_file
+
+
 @pytest.fixture
-def running(answered, team, client):
+def running(begun, team, client):
     """Return a preregistered experiment with answers whose runs have not ended. Its owner is logged in."""
-    plan_before(answered)
-    Run.objects.filter(experiment=answered).update(n_pending=1)
     client.force_login(team.owner)
-    return answered
+    return begun
 
 
-RESULTS = "/experiments/study/results/"
+RESULTS = "/experiments/ran/results/"
 PAGES_OF_SCORES = [
-    RESULTS, "/experiments/study/matrix/", "/experiments/study/analysis/", "/experiments/study/report/",
-    "/experiments/study/export/trials.csv", "/experiments/study/waves/", "/trials/?experiment=study",
-    "/api/v1/experiments/study/results",
+    RESULTS, "/experiments/ran/matrix/", "/experiments/ran/analysis/", "/experiments/ran/report/",
+    "/experiments/ran/export/trials.csv", "/experiments/ran/waves/", "/trials/?experiment=ran",
+    "/api/v1/experiments/ran/results",
 ]  # fmt: skip
 
 
@@ -195,7 +200,7 @@ def test_no_page_of_scores_names_a_model_until_the_plan_ran(page, running, clien
 def test_each_reader_of_a_comparison_sees_letters_until_the_plan_ran(running, client, team):
     first, second = running.conditions.order_by("pk").values_list("pk", flat=True)
     client.force_login(team.operator)
-    page = client.get(f"/compare/?a=study:{first}&b=study:{second}").content.decode()
+    page = client.get(f"/compare/?a=ran:{first}&b=ran:{second}").content.decode()
     assert "Model A" in page
     assert BlindReading.objects.get().reader == team.operator
 
@@ -203,10 +208,10 @@ def test_each_reader_of_a_comparison_sees_letters_until_the_plan_ran(running, cl
 def test_pages_that_run_the_experiment_stay_open(running, client):
     assert "Model A" in client.get(RESULTS).content.decode()
     for page in ("", "progress/", "preregistration/", "ledger/"):
-        text = client.get(f"/experiments/study/{page}").content.decode()
+        text = client.get(f"/experiments/ran/{page}").content.decode()
         assert "small" in text or page == "ledger/", page
         assert "names stay hidden" not in text, page
-    report = client.get("/experiments/study/report/").content.decode()
+    report = client.get("/experiments/ran/report/").content.decode()
     assert "its names stay hidden until its runs have ended" in " ".join(report.split())
     assert "Reveal model names" not in report
 
@@ -230,11 +235,11 @@ def test_a_share_link_shows_no_results_until_the_plan_ran(part, running, client,
 
 
 def test_status_has_scores_only_after_the_plan_ran(running, client):
-    status = client.get("/api/v1/experiments/study/status").json()
+    status = client.get("/api/v1/experiments/ran/status").json()
     assert (status["scores"], status["points"]) == ([], [])
     assert "the plan is preregistered: scores are left out until its runs have ended" in status["warnings"]
     Run.objects.filter(experiment=running).update(n_pending=0)
-    assert client.get("/api/v1/experiments/study/status").json()["scores"]
+    assert client.get("/api/v1/experiments/ran/status").json()["scores"]
 
 
 HIDDEN = ("done", "failed", "attempts", "spent_usd")
@@ -243,7 +248,7 @@ HIDDEN = ("done", "failed", "attempts", "spent_usd")
 @pytest.mark.parametrize("part", ["runs", "status"])
 def test_the_api_counts_what_came_of_one_runs_calls_only_after_the_plan_ran(part, running, client):
     def read_runs():
-        content = client.get(f"/api/v1/experiments/study/{part}").json()
+        content = client.get(f"/api/v1/experiments/ran/{part}").json()
         return content["items"] if part == "runs" else content["runs"]
 
     assert [row[name] for row in read_runs() for name in HIDDEN] == [None] * 8
@@ -253,10 +258,10 @@ def test_the_api_counts_what_came_of_one_runs_calls_only_after_the_plan_ran(part
 
 
 def test_the_command_counts_what_came_of_one_runs_calls_only_after_the_plan_ran(running, capsys):
-    call_command("status", "study")
+    call_command("status", "ran")
     assert capsys.readouterr().out.count("4 ended, 1 pending") == 2
     Run.objects.filter(experiment=running).update(n_pending=0)
-    call_command("status", "study")
+    call_command("status", "ran")
     assert capsys.readouterr().out.count("4 done") == 2
 
 
@@ -264,7 +269,7 @@ def test_costs_by_model_are_one_line_until_the_plan_ran(running, client):
     with disable_triggers():
         for run in running.runs.all():
             LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=3, paid_usd=Decimal("0.5"))
-    page = "/experiments/study/ledger/?by=model"
+    page = "/experiments/ran/ledger/?by=model"
     (line,) = client.get(page).context["lines"]
     assert (line.label, line.sums.attempts) == ("Preregistered, until its runs have ended", 6)
     Run.objects.filter(experiment=running).update(n_pending=0)
@@ -282,12 +287,12 @@ def test_lists_of_all_experiments_ask_until_the_plan_ran_and_those_of_another_op
         assert asks not in page
     assert not BlindReading.objects.filter(experiment=other).exists()
     Run.objects.filter(experiment=running).update(n_pending=0)
-    client.post("/experiments/study/blind/reveal/")
+    client.post("/experiments/ran/blind/reveal/")
     assert "large" in client.get("/trials/").content.decode()
 
 
 def test_the_progress_of_a_paused_plan_has_no_scores(running, client):
-    page = "/experiments/study/progress/"
+    page = "/experiments/ran/progress/"
     Run.objects.filter(experiment=running).update(status="paused")
     assert client.get(page).context["ending"] is None
     Run.objects.filter(experiment=running).update(n_pending=0, status="done")
@@ -306,11 +311,11 @@ def test_a_retry_of_one_run_counts_its_failed_trials_only_after_the_plan_ran(run
 
 def test_names_are_revealed_after_the_plan_ran(running, client):
     client.get(RESULTS)
-    client.post("/experiments/study/blind/reveal/")
+    client.post("/experiments/ran/blind/reveal/")
     assert BlindReading.objects.get().revealed_at is None
     Run.objects.filter(experiment=running).update(n_pending=0)
     assert "Reveal model names" in client.get(RESULTS).content.decode()
-    client.post("/experiments/study/blind/reveal/")
+    client.post("/experiments/ran/blind/reveal/")
     assert BlindReading.objects.get().revealed_at is not None
     assert "Model A" not in client.get(RESULTS).content.decode()
 
