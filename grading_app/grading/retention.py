@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.sql import iterate_key_ranges
+from evalsite.lib.sql import fetch_rows, iterate_key_ranges
 from evalsite.lib.text.number_format import format_count
 from grading_app.grading.scoring import is_graded
 from runs_app.models import Attempt, Experiment, Run, Trial
@@ -57,12 +57,8 @@ def find_due(days: int) -> Iterator[Experiment]:
 
 
 def measure_raw_responses(experiment: Experiment) -> StoredRawResponses:
-    sizes = []
-    with connection.cursor() as cursor:
-        for table in TABLES:
-            keys = KEYS.format(table=table)
-            cursor.execute(MEASURE.format(table=table, keys=keys), {"experiment": experiment.pk})
-            sizes.append(cursor.fetchone())
+    statements = [MEASURE.format(table=table, keys=KEYS.format(table=table)) for table in TABLES]
+    sizes = [fetch_rows(statement, {"experiment": experiment.pk})[0] for statement in statements]
     return StoredRawResponses(*(sum(column) for column in zip(*sizes, strict=True)))
 
 

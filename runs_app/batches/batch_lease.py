@@ -12,6 +12,7 @@ from django.db import connection, models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.recorder import Result
@@ -119,9 +120,7 @@ class BatchLease:
         """Return the next CHUNK_SIZE claims that this batch still holds, by trial id. `among` limits the trials."""
         trial_ids = None if among is None else sorted(among)
         batch = self.batch
-        with connection.cursor() as cursor:
-            cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
-            rows = cursor.fetchall()
+        rows = fetch_rows(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
         return [self._build_claim(row) for row in rows]
 
     def _build_claim(self, row: tuple[Any, ...]) -> Claim:

@@ -15,10 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
 from runs_app.batches.collection import (
     collect_results,
@@ -205,9 +206,7 @@ def has_due_batches(within_s: float = 0.0) -> bool:
     """Return whether a batch can be created now, or continued within these seconds."""
     if list_runs_with_work():
         return True
-    with connection.cursor() as cursor:
-        cursor.execute(HAS_DUE, [list(ProviderBatch.OPEN), within_s])
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_rows(HAS_DUE, [list(ProviderBatch.OPEN), within_s])[0][0])
 
 
 def admit_batches() -> list[int]:
@@ -239,9 +238,7 @@ def _admit_or_stop(counter_keys: CounterKeys) -> ProviderBatch | None:
 
 def list_runs_with_work() -> list[CounterKeys]:
     """Return the runs for which a batch may be created now, by descending priority."""
-    with connection.cursor() as cursor:
-        cursor.execute(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])
-        return [CounterKeys(*row) for row in cursor.fetchall()]
+    return [CounterKeys(*row) for row in fetch_rows(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])]
 
 
 def _claim_batch(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:

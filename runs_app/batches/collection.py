@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator
 from decimal import Decimal
 
-from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.batches.batch_lease import BatchLease
 from runs_app.batches.protocol import (
     MIN_POLL_S,
@@ -248,9 +248,7 @@ def handle_unknown_batch(lease: BatchLease) -> None:
 
 def _sum_attempts(batch: ProviderBatch) -> dict[str, int | Decimal]:
     """Return the sums over the attempts with the batch's key. A repeated collection yields the same sums."""
-    with connection.cursor() as cursor:
-        cursor.execute(SUMS, [batch.run_id, batch.key])
-        answered, failed, spent = cursor.fetchone()
+    ((answered, failed, spent),) = fetch_rows(SUMS, [batch.run_id, batch.key])
     return {"n_answered": answered, "n_failed": failed, "spent_usd": spent}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine.claim_order import make_place_sql
 from runs_app.engine.counters import CounterKeys, add_pending
 from runs_app.engine.run_lifecycle import finish_runs
@@ -104,9 +105,7 @@ def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision
 
 
 def _find_still_due(points: list[int]) -> dict[int, int]:
-    with connection.cursor() as cursor:
-        cursor.execute(STILL_DUE, [points])
-        return dict(cursor.fetchall())
+    return dict(fetch_rows(STILL_DUE, [points]))
 
 
 def _lock(counter_keys: CounterKeys) -> str:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, connection, transaction
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.bounds import BOUNDS
 from runs_app.engine import preflight
 from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
@@ -78,18 +79,14 @@ def sweep_expired(restored_at: datetime | None = None) -> int:
     After a restore, also release all claims that are older than the restore, because their workers have another
     database.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(RUNS_WITH_EXPIRED_LEASES, [restored_at])
-        runs = [(CounterKeys(*keys), is_free) for *keys, is_free in cursor.fetchall()]
+    runs = [(CounterKeys(*keys), is_free) for *keys, is_free in fetch_rows(RUNS_WITH_EXPIRED_LEASES, [restored_at])]
     return sum(_sweep_run(*run, restored_at) for run in runs) + preflight.sweep_preflights()
 
 
 def _sweep_run(counter_keys: CounterKeys, is_free: bool, restored_at: datetime | None) -> int:
     with transaction.atomic():
         lock_counter_rows({counter_keys})
-        with connection.cursor() as cursor:
-            cursor.execute(RECLAIM, [restored_at, counter_keys.run_id, LOST, SILENT])
-            reclaimed = cursor.fetchall()
+        reclaimed = fetch_rows(RECLAIM, [restored_at, counter_keys.run_id, LOST, SILENT])
         if not reclaimed:
             return 0
         deltas = CounterDeltas()

@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine.admission import Claim, claim_trials
 from runs_app.engine.counters import RUNNING_TRIALS, CounterKeys, lock_counter_rows, lock_counters
 from runs_app.engine.prepared_sql import fetch_prepared
@@ -84,9 +85,7 @@ def release_unknown_claims(worker_id: int, known_keys: Collection[tuple[int, UUI
 
     If the connection breaks, a claim may be committed and never reach its worker. No call was made for it.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(CLAIMS_OF_WORKER, [worker_id])
-        claims = [_build_claim(row) for row in cursor.fetchall()]
+    claims = [_build_claim(row) for row in fetch_rows(CLAIMS_OF_WORKER, [worker_id])]
     unknown = [claim for claim in claims if claim.key not in known_keys]
     return record_results([Result(claim, Trial.Status.PENDING, released=True) for claim in unknown], worker_id)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
 from evalsite.lib.history import Actor
+from evalsite.lib.sql import fetch_rows
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.stopping.rules import find_stop_reason
@@ -73,9 +73,7 @@ def finish_runs(run_ids: Collection[int]) -> None:
 
     Call this in the transaction that moved their trials. Its locks make the counters exact.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(ENDING, [sorted(run_ids)])
-        rows = cursor.fetchall()
+    rows = fetch_rows(ENDING, [sorted(run_ids)])
     finished = [row[0] for row in rows if row[1]]
     if finished:
         _finish(finished)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from django.conf import settings
-from django.db import close_old_connections, connection, connections
+from django.db import close_old_connections, connections
 
 from evalsite.lib.ops.versions import SchemaMismatch
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
@@ -398,9 +399,7 @@ def has_calls_left() -> bool:
 
     Calls of other workers count. The points of a batched run wait for its batches, not for a drain.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(HAS_CALLS_LEFT)
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_rows(HAS_CALLS_LEFT)[0][0])
 
 
 def has_work_left() -> bool:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from django.db.models import Min, QuerySet
 
 from evalsite.lib.constraints import constrain_numbers
 from evalsite.lib.history import Actor, StatusChange, record_changes
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.number_format import format_count
 from runs_app.models.trials import Trial
 
@@ -56,9 +57,7 @@ class CacheSize:
 def measure_cache(limit: int | None = None) -> CacheSize:
     """Return the size of the cache, counting at most `limit` answers so that a page stays fast."""
     rows = CachedAnswer.objects.answered().order_by()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_total_relation_size('runs_app_cachedanswer')")
-        (used_bytes,) = cursor.fetchone()
+    ((used_bytes,),) = fetch_rows("SELECT pg_total_relation_size('runs_app_cachedanswer')")
     answers = rows.count() if limit is None else rows[:limit].count()
     oldest = rows.aggregate(oldest=Min("created_at"))["oldest"] if limit is None or answers < limit else None
     return CacheSize(answers, used_bytes if answers else 0, oldest)

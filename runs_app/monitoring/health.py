@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db import connection
 from django.utils import timezone
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.models import Endpoint, EndpointTick
 from runs_app.monitoring.blockers import Blocker, find_endpoint_blocker
@@ -60,9 +60,7 @@ class WorkerHealth:
 
 def measure_worker_health() -> WorkerHealth:
     """Return the health, by the database's clock. Raise DatabaseError if the database does not answer."""
-    with connection.cursor() as cursor:
-        cursor.execute(HEALTH)
-        alive, seen, oldest, is_blocked, calls_wait = cursor.fetchone()
+    ((alive, seen, oldest, is_blocked, calls_wait),) = fetch_rows(HEALTH)
     seen, oldest = (None if seconds is None else float(seconds) for seconds in (seen, oldest))
     return WorkerHealth(alive, seen, oldest, is_blocked, calls_wait)
 

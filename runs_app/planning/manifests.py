@@ -19,11 +19,11 @@ from importlib import metadata
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import connection
 from django.db.models import Count, F, Q, QuerySet, Sum, Value
 
 from evalsite.lib.history import Actor
 from evalsite.lib.ops.versions import get_commit, get_version
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_options import BUDGET, list_options
 from runs_app.grading_interface import grading
@@ -197,12 +197,8 @@ def sample_served_models(run: Run) -> ServedModels:
 
     Providers are left out if the endpoint routes calls to named providers, because then a change is intended.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            SAMPLE_SERVED,
-            {"run": run.pk, "places": SAMPLED_POSITIONS, "rows": SAMPLED_ATTEMPTS, "answered": list(ANSWERED)},
-        )
-        served = ServedModels.from_pairs(cursor.fetchall())
+    places = {"run": run.pk, "places": SAMPLED_POSITIONS, "rows": SAMPLED_ATTEMPTS, "answered": list(ANSWERED)}
+    served = ServedModels.from_pairs(fetch_rows(SAMPLE_SERVED, places))
     return replace(served, providers=()) if run.endpoint.provider_routes else served
 
 

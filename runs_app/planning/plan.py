@@ -18,6 +18,7 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from evalsite.lib.history import Actor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.number_format import format_count
 from runs_app.engine.claim_order import make_place_sql
 from runs_app.models import Answer, Condition, Experiment, Run, Wave
@@ -71,9 +72,7 @@ def insert_share(design: Design, share: int, run: Run) -> int:
 
 def count_missing(design: Design, run: Run, share: int) -> int:
     """Return how many of a run's first `share` trials are missing."""
-    with connection.cursor() as cursor:
-        cursor.execute(COUNT_MISSING, _build_parameters(design, run, share))
-        return int(cursor.fetchone()[0])
+    return int(fetch_rows(COUNT_MISSING, _build_parameters(design, run, share))[0][0])
 
 
 def _build_parameters(design: Design, run: Run, share: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connection
 
+from evalsite.lib.sql import fetch_rows
 from runs_app.engine.adaptive_rounds import add_cases
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, get_task_name
 from runs_app.models import Dimension, Experiment, Run
@@ -93,9 +94,8 @@ def read_adaptive_spec(experiment: Experiment) -> AdaptiveSpec | None:
 
 def measure_points(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
     """Return the points of a dataset's active items, on each dimension, in the order of their first items."""
-    with connection.cursor() as cursor:
-        cursor.execute(SIZES.format(key=_get_key_sql(spec)), {"dataset": dataset, "names": spec.names})
-        rows = [(read_key(key), n, guess) for key, n, guess in cursor.fetchall()]
+    sizes = fetch_rows(SIZES.format(key=_get_key_sql(spec)), {"dataset": dataset, "names": spec.names})
+    rows = [(read_key(key), n, guess) for key, n, guess in sizes]
     return [PointSize(*row, dimension) for dimension in dimensions or (None,) for row in rows]
 
 
@@ -134,13 +134,9 @@ def count_remaining_cases(experiment: Experiment, spec: AdaptiveSpec, points: Se
     for point in points:
         most[point.dimension.pk if point.dimension else None] += point.get_max_cases(spec, experiment.samples)
     by_run: dict[int, dict[int | None, int]] = defaultdict(dict)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            COUNT_REMAINING,
-            {"experiment": experiment.pk, "samples": experiment.samples, **_build_limit_parameters(spec)},
-        )
-        for run, dimension, cases in cursor.fetchall():
-            by_run[run][dimension] = int(cases)
+    limits = {"experiment": experiment.pk, "samples": experiment.samples, **_build_limit_parameters(spec)}
+    for run, dimension, cases in fetch_rows(COUNT_REMAINING, limits):
+        by_run[run][dimension] = int(cases)
     return {
         run: sum(planned.values()) + sum(cases for dimension, cases in most.items() if dimension not in planned)
         for run, planned in by_run.items()

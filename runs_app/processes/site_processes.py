@@ -39,6 +39,7 @@ from evalsite.lib.ops.data_folder import explain_unusable, restrict_folder
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, StartFailed, Supervisor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.number_format import format_count
 from runs_app.engine.leases import sweep_expired
 from runs_app.models import Preflight, ProviderBatch, Worker
@@ -282,9 +283,7 @@ def _make_pulse_check(pulse: Pulse) -> PeriodicTask:
 
 
 def read_database_time() -> datetime:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        time: datetime = cursor.fetchone()[0]
+    time: datetime = fetch_rows("SELECT clock_timestamp()")[0][0]
     return time
 
 

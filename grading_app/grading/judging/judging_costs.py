@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Max
 
-from evalsite.lib.sql import open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from grading_app.grading.judging import grade_conditions
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_options import OnEmpty
@@ -160,9 +160,7 @@ class AnswerSelection:
             return int(cursor.rowcount)
 
     def _fetch_row(self, statement: str, parameters: dict[str, Any]) -> Any:
-        with open_raw_cursor() as cursor:
-            cursor.execute(statement, self._parameters | parameters)
-            return cursor.fetchone()
+        return fetch_rows(statement, self._parameters | parameters)[0]
 
     def find_largest_request(self, longest: int | None = None) -> int:
         """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""

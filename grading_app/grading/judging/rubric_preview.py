@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from evalsite.lib.history import Actor
-from evalsite.lib.sql import open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.grading.judging import grade_conditions
 from grading_app.grading.judging.verdicts import Verdict, read_verdict
@@ -141,11 +141,8 @@ class RubricPreview:
 
 def _find_answered_items(experiment: Experiment, runs: list[Run], n_runs: int) -> list[int]:
     """Return the items that at least `n_runs` runs have answered, in dataset order."""
-    with open_raw_cursor() as cursor:
-        cursor.execute(
-            ANSWERED_ITEMS, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "n_runs": n_runs}
-        )
-        return [key for (key,) in cursor.fetchall()]
+    parameters = {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "n_runs": n_runs}
+    return [key for (key,) in fetch_rows(ANSWERED_ITEMS, parameters)]
 
 
 def _space_evenly(keys: list[int]) -> list[int]:

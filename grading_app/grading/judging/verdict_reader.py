@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from evalsite.lib.sql import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
 from grading_app.grading.judging import panels
 from grading_app.grading.judging.verdicts import KEYS, Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
@@ -140,10 +140,7 @@ class _JudgeReplies:
         # Each page reads its replies when it is processed, so that only one page is in memory.
         replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
         for low, high in iterate_key_ranges(f"SELECT v.id {self._unread}", parameters, PAGE_ROWS):
-            with open_raw_cursor() as cursor:
-                cursor.execute(replies, {**parameters, "low": low, "high": high, "quotable": quotable})
-                page: list[tuple[Any, ...]] = cursor.fetchall()
-            yield page
+            yield fetch_rows(replies, {**parameters, "low": low, "high": high, "quotable": quotable})
 
 
 def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
@@ -174,21 +171,16 @@ GROUP BY 1 ORDER BY 2 DESC, 1"""
 
 def read_database_time() -> datetime:
     """Return the time by the clock that dates verdicts."""
-    with open_raw_cursor() as cursor:
-        cursor.execute("SELECT now()")
-        (now,) = cursor.fetchone()
-    return cast(datetime, now)
+    return cast(datetime, fetch_rows("SELECT now()")[0][0])
 
 
 def count_stored_verdicts(conditions: Iterable[GradeCondition], since: datetime) -> list[VerdictReport]:
     """Return the verdicts stored since this time of the database, by this process or by a worker of the queue."""
     report = []
-    with open_raw_cursor() as cursor:
-        for condition in conditions:
-            cursor.execute(STORED, {"condition": condition.pk, "since": since})
-            counts = dict(cursor.fetchall())
-            unread = Counter({code: n for code, n in counts.items() if code})
-            report.append(VerdictReport(condition, sum(counts.values()), unread))
+    for condition in conditions:
+        counts = dict(fetch_rows(STORED, {"condition": condition.pk, "since": since}))
+        unread = Counter({code: n for code, n in counts.items() if code})
+        report.append(VerdictReport(condition, sum(counts.values()), unread))
     return report
 
 
@@ -207,8 +199,6 @@ def count_unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[
     """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
     counts: dict[tuple[int, int], dict[str, int]] = {}
-    with open_raw_cursor() as cursor:
-        cursor.execute(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))})
-        for condition, wave, code, n in cursor.fetchall():
-            counts.setdefault((condition, wave), {})[code] = n
+    for condition, wave, code, n in fetch_rows(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))}):
+        counts.setdefault((condition, wave), {})[code] = n
     return counts

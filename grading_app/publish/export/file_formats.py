@@ -16,9 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from django.db import connection
-
-from evalsite.lib.sql import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
 from evalsite.lib.text.characters import describe_unstorable
 from evalsite.lib.text.names import UnknownNameError
 from evalsite.lib.web.filters import read_parameters
@@ -148,9 +146,7 @@ class Extract:
                 continue
             params: dict[str, Any] = {**self.filters, "experiment": self.experiment.pk, "section": section}
             low = after[1] if section == after[0] else 0
-            with connection.cursor() as cursor:
-                cursor.execute(select_keys, {**params, "low": low, "limit": left + 1})
-                keys = [key for (key,) in cursor.fetchall()]
+            keys = [key for (key,) in fetch_rows(select_keys, {**params, "low": low, "limit": left + 1})]
             if keys and not left:
                 return b"".join(lines), last
             if shown := keys[:left]:
@@ -165,9 +161,8 @@ class Extract:
         return "".join(f" AND {FILTERS[name]}" for name in self.filters)
 
     def _list_sections(self) -> list[int]:
-        with connection.cursor() as cursor:
-            cursor.execute(f"{self.table.sections} ORDER BY id", {"experiment": self.experiment.pk})
-            return [section for (section,) in cursor.fetchall()]
+        rows = fetch_rows(f"{self.table.sections} ORDER BY id", {"experiment": self.experiment.pk})
+        return [section for (section,) in rows]
 
 
 def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -> ExportTable:

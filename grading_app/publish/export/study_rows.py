@@ -17,7 +17,7 @@ from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from evalsite.lib.constraints import find_range
-from evalsite.lib.sql import PAGE_ROWS, open_raw_cursor
+from evalsite.lib.sql import PAGE_ROWS, fetch_rows, open_raw_cursor
 from grading_app.models import (
     Adjudication,
     GradeCondition,
@@ -363,31 +363,23 @@ class StudyRowReader:
         statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {selected}
             FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
             WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
-        for low in range(0, self._count(part), PAGE_ROWS):
+        ((count,),) = fetch_rows(f"SELECT count(*) FROM {KEYS}{part.table}")
+        for low in range(0, count, PAGE_ROWS):
             with open_raw_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
                 yield "".join(f"{line}\n" for (line,) in copy.rows()).encode()
 
     def build_names(self) -> bytes:
         """Return the names of rows by table and number, as JSON."""
         names = {}
-        with connection.cursor() as cursor:
-            for part in self._tables:
-                if part.name:
-                    cursor.execute(
-                        f"SELECT k.n, t.{part.name} FROM {KEYS}{part.table} k JOIN {part.table} t USING (id) ORDER BY 1"
-                    )
-                    names[part.table] = {str(number): name for number, name in cursor.fetchall()}
+        for part in self._tables:
+            if part.name:
+                rows = f"SELECT k.n, t.{part.name} FROM {KEYS}{part.table} k JOIN {part.table} t USING (id) ORDER BY 1"
+                names[part.table] = {str(number): name for number, name in fetch_rows(rows)}
         return (json.dumps(names, indent=2, ensure_ascii=False) + "\n").encode()
 
     def list_images(self) -> Iterator[Asset]:
         where = BY_MODEL[Asset].where.replace("t.sha256", "sha256")
         yield from Asset.objects.raw(f"{select('*', Asset, where)} ORDER BY sha256", self.params)
-
-    def _count(self, part: StudyTable) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT count(*) FROM {KEYS}{part.table}")
-            count: int = cursor.fetchone()[0]
-            return count
 
     def _drop(self) -> None:
         with connection.cursor() as cursor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets_app.models import Dataset
-from evalsite.lib.sql import open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats import Interval
 from grading_app.models import GradeCondition
 from grading_app.results.parametric.point_counts import CellCounts, PointCounts, sum_cells
@@ -255,9 +255,7 @@ class RecoveredCell:
 def list_recovered_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
     """Return the cells of the models that have a profile, by the newest grader with the scorer `final_answer`."""
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
-    with open_raw_cursor() as cursor:
-        cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
-        rows = cursor.fetchall()
+    rows = fetch_rows(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
     cells = []
     for condition, model, max_tokens, task, text, correct, total, truncated, guesses in rows:
         profile, params = profiles.get(model), json.loads(text)
