@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Count, Sum
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.grading.adaptive_decisions import recount_decided_points
 from grading_app.models import StoredRows
 from runs_app.engine.counters import RUNNING_TRIALS
@@ -162,10 +163,10 @@ def find_differences() -> list[Difference]:
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        return compare_counters(cursor)
+        return compare_counters()
 
 
-def compare_counters(cursor: Any, experiment: Experiment | None = None) -> list[Difference]:
+def compare_counters(experiment: Experiment | None = None) -> list[Difference]:
     """Return the differences that this transaction sees.
 
     experiment: compare only its counters, and read only its rows. None for all, and for those of endpoints and
@@ -174,24 +175,24 @@ def compare_counters(cursor: Any, experiment: Experiment | None = None) -> list[
     key = experiment.pk if experiment else None
     of_runs = OF_RUNS if experiment else "run_id IS NOT NULL"
     differences = [
-        *_compare_rows(cursor, "run", _build_runs_sql(of_runs), RUN_COLUMNS, key),
-        *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd"), key),
-        *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER, of_runs), LEDGER_COLUMNS, key),
-        *compare_points(cursor, experiment),
+        *_compare_rows("run", _build_runs_sql(of_runs), RUN_COLUMNS, key),
+        *_compare_rows("experiment", EXPERIMENTS, ("spent_usd", "reserved_usd"), key),
+        *_compare_rows("ledger of run", _build_ledger_sql(LEDGER, of_runs), LEDGER_COLUMNS, key),
+        *compare_points(experiment),
         *_compare_stored(experiment),
     ]
     if experiment is None:
         differences += [
-            *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+            *_compare_rows("endpoint", ENDPOINTS, ("in_flight", "in_batches")),
+            *_compare_rows("preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
         ]
     return differences
 
 
-def compare_points(cursor: Any, experiment: Experiment | None = None) -> list[Difference]:
+def compare_points(experiment: Experiment | None = None) -> list[Difference]:
     """Return the differences of the points of one experiment, or of all."""
     return [
-        *_compare_rows(cursor, "point", POINTS, ("n_planned",), experiment.pk if experiment else None),
+        *_compare_rows("point", POINTS, ("n_planned",), experiment.pk if experiment else None),
         *_list_differences("point", POINT_COUNTERS, recount_decided_points(experiment)),
     ]
 
@@ -203,17 +204,14 @@ def recount(experiment: Experiment) -> None:
     for run, name, number in by_class.values_list("run", "error_class").annotate(number=Count("pk")):
         errors[run][name] = number
     runs = experiment.runs.in_bulk()
-    with connection.cursor() as cursor:
-        cursor.execute(_build_runs_sql(OF_RUNS), {"experiment": experiment.pk})
-        for key, *pairs in cursor.fetchall():
-            run = runs[key]
-            for name, in_rows in zip(RUN_COLUMNS, pairs[1::2], strict=True):
-                setattr(run, name, in_rows)
-            run.errors = errors[key]
-            run.attempts_before = min(run.attempts_before, run.n_attempts)
-            run.permanent_before = min(run.permanent_before, run.n_permanent)
-        cursor.execute(EXPERIMENTS, {"experiment": experiment.pk})
-        _, _, spent, _, reserved = cursor.fetchone()
+    for key, *pairs in fetch_rows(_build_runs_sql(OF_RUNS), {"experiment": experiment.pk}):
+        run = runs[key]
+        for name, in_rows in zip(RUN_COLUMNS, pairs[1::2], strict=True):
+            setattr(run, name, in_rows)
+        run.errors = errors[key]
+        run.attempts_before = min(run.attempts_before, run.n_attempts)
+        run.permanent_before = min(run.permanent_before, run.n_permanent)
+    ((_, _, spent, _, reserved),) = fetch_rows(EXPERIMENTS, {"experiment": experiment.pk})
     Run.objects.bulk_update(runs.values(), [*RUN_COLUMNS, "errors", "attempts_before", "permanent_before"], BATCH)
     Experiment.objects.filter(pk=experiment.pk).update(spent_usd=spent, reserved_usd=reserved)
 
@@ -265,12 +263,9 @@ def _build_ledger_sql(template: str, of_runs: str = "") -> str:
     )
 
 
-def _compare_rows(
-    cursor: Any, kind: str, sql: str, counters: tuple[str, ...], experiment: int | None = None
-) -> list[Difference]:
+def _compare_rows(kind: str, sql: str, counters: tuple[str, ...], experiment: int | None = None) -> list[Difference]:
     """Compare rows of (id, counted, in rows, counted, in rows, ...), with one pair for each counter."""
-    cursor.execute(sql, {"experiment": experiment})
-    return _list_differences(kind, counters, cursor.fetchall())
+    return _list_differences(kind, counters, fetch_rows(sql, {"experiment": experiment}))
 
 
 def _list_differences(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:

@@ -368,8 +368,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _list_differences(experiment: Experiment) -> set[str]:
-    with connection.cursor() as cursor:
-        return {str(difference) for difference in compare_counters(cursor, experiment)}
+    return set(map(str, compare_counters(experiment)))
 
 
 def _refuse_new_differences(experiment: Experiment, before: set[str]) -> None:

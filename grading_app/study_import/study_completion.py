@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from django.core.exceptions import ValidationError
-from django.db import connection, models
+from django.db import models
 from django.db.models import F, Max
 
 from datasets_app.models import Dataset
@@ -57,12 +57,11 @@ def complete_study(experiment: Experiment) -> None:
     points = Point.objects.filter(run__in=runs)
     if (drawn := points.exclude(items__len=F("n_items")).first()) is not None:
         raise SnapshotFileError(f"{_name_point(drawn.pk)}: n_items is not the number of its items")
-    with connection.cursor() as cursor:
-        for difference in compare_points(cursor, experiment):
-            name = _name_point(int(difference.row.removeprefix("point ")))
-            raise SnapshotFileError(
-                f"{name}: {difference.counter} is {difference.counted}, and its rows say {difference.in_rows}"
-            )
+    for difference in compare_points(experiment):
+        name = _name_point(int(difference.row.removeprefix("point ")))
+        raise SnapshotFileError(
+            f"{name}: {difference.counter} is {difference.counted}, and its rows say {difference.in_rows}"
+        )
     _bound_calls(experiment)
 
 

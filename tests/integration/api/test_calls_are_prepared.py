@@ -103,8 +103,7 @@ async def warm_up(queue, call):
 
 
 def find_differences():
-    with connection.cursor() as cursor:
-        return compare_counters(cursor)
+    return compare_counters()
 
 
 def test_a_prepared_call_begins_without_a_transaction_and_is_recorded_like_any_other(make_call, admitted):

@@ -4,7 +4,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -66,8 +65,7 @@ def ask(program, text="hello", *, address=CHAT, headers=None, **fields):
 
 
 def check_counters(agents):
-    with connection.cursor() as cursor:
-        assert compare_counters(cursor) == []
+    assert compare_counters() == []
     agents.refresh_from_db()
     return agents.spent_usd, agents.reserved_usd
 

@@ -60,8 +60,7 @@ TABLES: list[type[Model]] = [*(part.model for part in MOVED), *WHOLE, ItemText]
 
 
 def list_differences():
-    with connection.cursor() as cursor:
-        return [str(difference) for difference in compare_counters(cursor)]
+    return [str(difference) for difference in compare_counters()]
 
 
 def read_rows():
@@ -318,9 +317,8 @@ def test_moving_rows_compares_only_the_counters_of_their_experiment(archived):
     other = Run.objects.filter(experiment__slug="other").first()
     run = archived.runs.first()
     Run.objects.filter(pk__in=[other.pk, run.pk]).update(n_done=99)
-    with connection.cursor() as cursor:
-        of_one = {difference.row for difference in compare_counters(cursor, archived) if difference.counted == 99}
-        of_all = {difference.row for difference in compare_counters(cursor) if difference.counted == 99}
+    of_one = {difference.row for difference in compare_counters(archived) if difference.counted == 99}
+    of_all = {difference.row for difference in compare_counters() if difference.counted == 99}
     assert (of_one, of_all) == ({f"run {run.pk}"}, {f"run {run.pk}", f"run {other.pk}"})
     Run.objects.filter(pk=run.pk).update(n_done=3)
     with CaptureQueriesContext(connection) as queries:

@@ -50,8 +50,7 @@ def make_finished(slug="old", **fields):
 
 
 def find_differences():
-    with connection.cursor() as cursor:
-        return compare_counters(cursor)
+    return compare_counters()
 
 
 def execute_refused(sql):

@@ -12,7 +12,7 @@ import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client, override_settings
 from django.urls import NoReverseMatch, reverse
 
@@ -140,8 +140,7 @@ class Laboratory:
         return "accepted"
 
     def check_rows(self):
-        with connection.cursor() as cursor:
-            yield from map(str, compare_counters(cursor))
+        yield from map(str, compare_counters())
         for experiment in Experiment.objects.all():
             if not 0 <= experiment.spent_usd < 10**8 or experiment.reserved_usd < 0:
                 yield f"{experiment} has spent {experiment.spent_usd}, and reserved {experiment.reserved_usd}"
