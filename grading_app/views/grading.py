@@ -225,6 +225,7 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
             return redirect("experiment_grading", experiment.slug)
     context = {"experiment": experiment, "choice_form": choice_form, "form": form, "estimate": estimate}
     if estimate is not None:
+        context["spent"] = experiment.read_totals().find_known_cost(experiment.spent_usd)
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     context["has_graders"] = select_usable_graders(experiment).exists()
     return render(request, "grading_app/experiment_judge.html", context)

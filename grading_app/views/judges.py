@@ -206,6 +206,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
     context = {"experiment": experiment, "form": form, "draw_lines": form.lines, "estimate": estimate}
     if estimate is not None:
         context["needs_confirmation"] = experiment.needs_confirmation(estimate.ceiling_usd)
+        context["spent"] = experiment.read_totals().find_known_cost(experiment.spent_usd)
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     return render(request, "grading_app/draw_judges.html", context)
 

@@ -111,6 +111,7 @@ def build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any
         "errors": errors,
         "unusable_answers": progress.count_unusable_answers(runs, errors),
         "spent": totals.find_known_cost(progress.sum_spent(runs)),
+        "spent_of_budget": totals.find_known_cost(experiment.spent_usd),
         "projection": progress.project_cost(runs, experiment.max_usd),
         "to_retry": sum(run.n_failed for run in runs if run.is_callable_here and run.status != Run.Status.CANCELLED),
         "budget_gap": _find_budget_gap(experiment, runs, totals),

@@ -233,6 +233,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "form": form,
         "summary": summary,
+        "spent": experiment.read_totals().find_known_cost(experiment.spent_usd),
         "pilot": pilot,
         "pilot_size": PILOT_TRIALS,
         "models": list(prefetch_last_preflights(experiment.language_models.select_related("endpoint"))),

@@ -6,13 +6,15 @@ import pytest
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from runs_app.bounds import BOUNDS
 from runs_app.forms.fields import state_bounds
-from runs_app.models import Endpoint, Experiment, LanguageModel, Sampler
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
 from runs_app.models.bounded import InRange
 from tests import factories
 from tests.factories.judges import make_grader
+from tests.page_text import page_text
 
 NEW = "/experiments/new/"
 
@@ -199,6 +201,21 @@ def test_an_unknown_price_is_shown_and_never_counted_as_zero(form_data, parts, a
     assert response.context["summary"].estimate.ceiling_usd is None
     assert "price unknown" in text
     assert "unpriced has no price" in text
+
+
+def test_calls_of_unknown_cost_are_never_shown_as_nothing_spent(lab, as_):
+    LanguageModel.objects.update(input_price=None, output_price=None)
+    Run.objects.update(n_unpriced=2, spent_usd=0)
+    Experiment.objects.update(spent_usd=0, max_usd=None)
+    launch, progress = (
+        strip_tags(page_text(as_("owner").get(f"/experiments/{lab.experiment.slug}/{name}/")))
+        for name in ("launch", "progress")
+    )
+    assert "unknown spent so far" in launch
+    assert "a model has no price" in launch
+    assert "no answers yet to estimate from" not in launch
+    assert "$0.00 spent" not in launch
+    assert "spent $0.00" not in progress
 
 
 def test_size_and_cost_are_shown_without_a_script_and_without_saving(form_data, as_):
