@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.integrate import trapezoid
+from scipy.special import expit
+from scipy.stats import norm, t
 
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.logistic_mixed_model import (
@@ -80,6 +82,31 @@ def test_situation_behaviour_and_mode_explain_verbagg_as_published():
     without_mode = fit_random_intercepts(right, n, x[:, :4], has_interaction=False)
     assert fit.effects == pytest.approx([OTHER, SELF, SCOLD, SHOUT, DO], abs=1e-3)
     assert without_mode.deviance - fit.deviance == pytest.approx(MODE_CHI2, abs=0.5)
+
+
+def measure_deviance(parameters, right, x):
+    """Integrate each item's likelihood over 2,001 levels of items, for answers that were asked once."""
+    levels = np.linspace(-9, 9, 2001)
+    chances = expit((x @ parameters[1:])[:, None] + parameters[0] * levels)
+    likelihoods = np.where(right[:, :, None] == 1, chances, 1 - chances).prod(axis=1) * norm.pdf(levels)
+    return -2 * np.log(trapezoid(likelihoods, levels, axis=1)).sum()
+
+
+def test_errors_of_effects_follow_from_the_curvature_of_the_integrated_likelihood():
+    right, n = draw_right(7, 60, (0.0, 1.5, -0.5, 0.3), 1, 1.2)
+    x = code_treatment(4)
+    fit = fit_random_intercepts(right, n, x, has_interaction=False)
+    at = np.array([fit.item_sd, *fit.effects])
+    assert fit.deviance == pytest.approx(measure_deviance(at, right, x), abs=1e-6)
+    steps = 1e-3 * np.eye(len(at))
+    curvature = [
+        [
+            sum(a * b * measure_deviance(at + a * one + b * other, right, x) for a in (1, -1) for b in (1, -1)) / 4e-6
+            for other in steps
+        ]
+        for one in steps
+    ]
+    assert fit.covariance == pytest.approx(2 * np.linalg.inv(curvature)[1:, 1:], rel=1e-3)
 
 
 def test_a_condition_without_a_wrong_answer_has_no_finite_odds():
