@@ -331,6 +331,7 @@ def _inversion_nodes() -> tuple[Vector, Vector]:
     return t, (1 + t * t) * weights * math.pi / 4 / t
 
 
+@lru_cache(maxsize=4096)  # Many pairs of a design have the same counts.
 def tango_interval(gained: float, lost: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """Return the differences that the score test does not reject, for n items that were right or wrong twice.
 
