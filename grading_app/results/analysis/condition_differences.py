@@ -62,9 +62,7 @@ def _build_difference_tables(
 ) -> list[ResultTable]:
     """Return the table that answers which conditions differ, and the other tests and counts of the same pairs."""
     family = [*(pair.change.p_or_one for pair in pairs), *other_p_values]
-    span = data.bounds[1] - data.bounds[0] if data.bounds else None
-    fixed = [estimate_on_these_items(data.scores, pair.a, pair.b, span) for pair in pairs]
-    rows = _build_rows(data, pairs, fixed, family)
+    rows = _build_rows(data, pairs, family)
     correction = _describe_family(data, len(pairs), len(family))
     notes = ["The unit of each test is the item. Repetitions are averaged first.", ITEMS_LIKE_THESE]
     if coverage := describe_change_coverage((pair.change for pair in pairs), is_share=data.is_share):
@@ -91,7 +89,7 @@ def _build_difference_tables(
             formula="B − A: mean over common items of the difference of cell means.",
             correction=correction,
             test=describe_methods(pair.change for pair in pairs),
-            sentence=_describe_result(data, pairs, fixed, family),
+            sentence=_describe_result(data, pairs, family),
             notes=notes,
             page_columns=on_page,
         ),
@@ -155,16 +153,20 @@ def _describe_family(data: AnalysisData, n_pairs: int, n_tests: int) -> str:
     return f"{own} The {families} of tests.".strip()
 
 
-def _build_rows(
-    data: AnalysisData, pairs: list[ConditionPair], fixed: Sequence[FixedItemsChange | None], family: list[float]
-) -> list[dict[str, Any]]:
+def _estimate_alone(data: AnalysisData, pair: ConditionPair) -> FixedItemsChange | None:
+    """Return the pair's difference on these items alone."""
+    span = data.bounds[1] - data.bounds[0] if data.bounds else None
+    return estimate_on_these_items(data.scores, pair.a, pair.b, span)
+
+
+def _build_rows(data: AnalysisData, pairs: list[ConditionPair], family: list[float]) -> list[dict[str, Any]]:
     """Return the rows of the pairs with the smallest p, at most MAX_PAIRS. family: the p of all tests, these first."""
     n = len(pairs)
     listed = sorted(
-        zip(pairs, fixed, holm(family)[:n], benjamini_hochberg(family)[:n], strict=True),
+        zip(pairs, holm(family)[:n], benjamini_hochberg(family)[:n], strict=True),
         key=lambda one: one[0].change.p_or_one,
     )
-    listed = listed[:MAX_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
+    listed = listed[:MAX_PAIRS]  # The further tests are slow, so only the pairs of the table have them.
     differences = [data.scores.pair_conditions(pair.a, pair.b)[1] for pair, *_ in listed]
     resampled = permutation_p_values(differences)
     return [
@@ -192,18 +194,17 @@ def _build_rows(
             "p_permutation": p if len(by_item) > 1 else None,
             "p_wilcoxon": wilcoxon_p(by_item),
         }
-        for (pair, alone, p_holm, p_bh), by_item, p in zip(listed, differences, resampled, strict=True)
+        for (pair, p_holm, p_bh), by_item, p in zip(listed, differences, resampled, strict=True)
         for side_a, side_b in [estimate_pair(data.scores, data.measure, pair.a, pair.b)]
+        for alone in [_estimate_alone(data, pair)]
     ]
 
 
-def _describe_result(
-    data: AnalysisData, pairs: list[ConditionPair], fixed: Sequence[FixedItemsChange | None], family: list[float]
-) -> str:
+def _describe_result(data: AnalysisData, pairs: list[ConditionPair], family: list[float]) -> str:
     """Return sentences on the difference with the smallest p: its size, its uncertainty, and what it depends on."""
     corrected = holm(family)
     index = min(range(len(pairs)), key=lambda one: corrected[one])
-    pair, p, alone = pairs[index], corrected[index], fixed[index]
+    pair, p = pairs[index], corrected[index]
     if p >= LEVEL:
         by_p = sorted(range(len(pairs)), key=lambda one: family[one])[:MAX_PAIRS]
         check = next(filter(None, (_check_missing(data, pairs, family, one) for one in by_p)), "")
@@ -217,6 +218,7 @@ def _describe_result(
         f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
         f"{interval} (p {statistic_format.format_p_equation(p)} after Holm's correction)."
     ]
+    alone = _estimate_alone(data, pair)
     if alone and alone.low is not None and alone.p is not None:
         sentences.append(
             f"This is for items like these. On these {pair.items} items alone, the interval is "
