@@ -12,6 +12,7 @@ from runs_app.models import Run
 from tests import factories
 from tests.factories.judges import write_ledger
 from tests.factories.tampering import disable_triggers
+from tests.shared_rows import shared_rows
 
 OWN_APPS = ("datasets_app", "runs_app", "grading_app")
 # Whole numbers that may be negative: keys and seeds, and the entries of a session that corrects another one's calls.
@@ -75,7 +76,15 @@ def test_every_number_and_every_time_has_a_range_in_the_database():
     assert unlimited == [], "decorate the model with @constrain_numbers, and change its migration"
 
 
-@pytest.mark.django_db
+@shared_rows
+def trials():
+    """Return the trials of a run, with ledger entries."""
+    (run,) = factories.make_runs(factories.make_experiment())
+    planned = factories.plan_trials(run, answer=lambda *_: "yes")
+    write_ledger(run.experiment)
+    return planned
+
+
 @pytest.mark.parametrize("value", ["-1", "NaN", "Infinity", "-Infinity", "1e300"])
 @pytest.mark.parametrize(
     ("table", "column"),
@@ -86,10 +95,7 @@ def test_every_number_and_every_time_has_a_range_in_the_database():
         ("runs_app_trial", "input_tokens"), ("runs_app_trial", "latency_ms"),
     ],
 )  # fmt: skip
-def test_the_database_refuses_a_number_outside_its_range(table, column, value):
-    run = factories.make_runs(factories.make_experiment())[0]
-    factories.plan_trials(run, answer=lambda *_: "yes")
-    write_ledger(run.experiment)
+def test_the_database_refuses_a_number_outside_its_range(trials, table, column, value):
     with (
         pytest.raises(DatabaseError, match=r"in_range|out of range|overflow|cannot convert"),
         disable_triggers(),
@@ -98,10 +104,8 @@ def test_the_database_refuses_a_number_outside_its_range(table, column, value):
         cursor.execute(f"UPDATE {table} SET {column} = %s::numeric", [value])
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("value", ["infinity", "-infinity", "4713-01-01 BC", "1969-12-31", "9999-12-31 23:59:59"])
-def test_the_database_refuses_a_time_that_no_page_can_show(value):
-    factories.make_runs(factories.make_experiment())
+def test_the_database_refuses_a_time_that_no_page_can_show(trials, value):
     with pytest.raises(IntegrityError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE runs_app_run SET started_at = %s::timestamptz", [value])
 

@@ -34,14 +34,15 @@ def open_page(client, experiment, page):
     return page_text(client.get(reverse(page, args=[experiment.slug])))
 
 
-@pytest.mark.parametrize("page", ["experiment_results", "experiment_grading"])
 @pytest.mark.parametrize(("items", "samples", "per_cent"), [(12, 1, 91), (100, 1, 93), (12, 2, None)])
-def test_a_share_over_few_single_answers_shows_its_coverage(client, page, items, samples, per_cent):
-    text = open_page(client, make_graded(items=items, samples=samples), page)
-    if per_cent is None:
-        assert "covers about" not in text
-    else:
-        assert NOTE.format(per_cent) in text
+def test_a_share_over_few_single_answers_shows_its_coverage(client, items, samples, per_cent):
+    experiment = make_graded(items=items, samples=samples)
+    for page in ("experiment_results", "experiment_grading"):
+        text = open_page(client, experiment, page)
+        if per_cent is None:
+            assert "covers about" not in text, page
+        else:
+            assert NOTE.format(per_cent) in text, page
 
 
 def test_the_leaderboard_shows_coverage_on_the_page_and_in_its_file(client):
