@@ -124,7 +124,6 @@ class SnapshotImport(SourceImport[SnapshotFile]):
     def __init__(self, source: SnapshotFile, options: ImportOptions) -> None:
         super().__init__(source, options)
         self.name = source.path.name
-        self._versions: dict[tuple[str, str], tuple[str, int]] = {}  # By table and name in the file: the newest here.
         self._placeholder: User | None = None
 
     def write(self) -> ImportReport:
@@ -160,7 +159,8 @@ class SnapshotImport(SourceImport[SnapshotFile]):
         }
         self._take_images()
         for part in self.tables:
-            self._name_rows(part)
+            if part.name:
+                self._name_rows(part)
             self._insert(part)
             self._advance_status(part)
         new = {part.model: list_new_keys(part) for part in self.tables if part.has_key and part.model not in STREAMED}
@@ -234,37 +234,32 @@ class SnapshotImport(SourceImport[SnapshotFile]):
 
     def _name_rows(self, part: StudyTable) -> None:
         """Give each row its name, or the next free one. Versions of one name in the file share their new name."""
-        if not part.name:
-            return
-        names = self.names.get(part.table, {})
+        manager: Any = part.model._default_manager
+        used: set[str] = set()
+        versions: dict[str, tuple[str, int]] = {}  # By the name in the file: the name here, and its newest version.
         for old in select(
             f"""SELECT old FROM {KEYS}{part.table} k
             WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE x.id = k.old) ORDER BY old"""
         ):
-            name, version = self._find_free_name(part, names[str(old)])
+            name = self.names[part.table][str(old)]
+            try:
+                slug_validator(name)
+            except InvalidValue as error:
+                raise SnapshotFileError(f"{self.name}: {name[:80]!r} is not a valid name") from error
+            if name in versions:
+                chosen, version = versions[name][0], versions[name][1] + 1
+            else:
+                chosen, version = self.choose_name(
+                    part.model, name, lambda one: one in used or manager.filter(**{part.name: one}).exists()
+                )
+                used.add(chosen)
+            is_versioned = issubclass(part.model, Versioned)
+            if is_versioned:
+                versions[name] = chosen, version
             execute(
                 f"UPDATE {KEYS}{part.table} SET name = %s, version = %s WHERE old = %s",
-                [name, version, old],
+                [chosen, version if is_versioned else None, old],
             )
-
-    def _find_free_name(self, part: StudyTable, name: str) -> tuple[str, int | None]:
-        try:
-            slug_validator(name)
-        except InvalidValue as error:
-            raise SnapshotFileError(f"{self.name}: {name[:80]!r} is not a valid name") from error
-        if (part.table, name) in self._versions:
-            candidate, latest = self._versions[part.table, name]
-            self._versions[part.table, name] = candidate, latest + 1
-            return candidate, latest + 1
-        names_in_file = set(select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
-        manager: Any = part.model._default_manager
-        chosen, version = self.choose_name(
-            part.model, name, lambda one: one in names_in_file or manager.filter(**{part.name: one}).exists()
-        )
-        if not issubclass(part.model, Versioned):
-            return chosen, None
-        self._versions[part.table, name] = chosen, version
-        return chosen, version
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 

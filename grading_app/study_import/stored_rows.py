@@ -21,7 +21,6 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from django.utils import timezone
 from datasets_app.models import BackgroundJob
 from evalsite.lib.checksummed_zip import SUMS
 from evalsite.lib.history import Actor, TransitionError
-from evalsite.lib.sql import PAGE_ROWS, fetch_rows, open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from grading_app.grading.consistency_check import compare_counters, read_counters
 from grading_app.models import (
     Adjudication,
@@ -53,6 +52,7 @@ from grading_app.publish.export.study_rows import (
     RUNS,
     TABLES,
     StudyRowReader,
+    iterate_lines,
     select,
 )
 from grading_app.results.cached_aggregates import WORKER_FAILED
@@ -309,16 +309,8 @@ def _iterate_site_parts(reader: StudyRowReader) -> Iterator[tuple[str, Iterable[
     for model, where in WHOLE.items():
         table, key = model._meta.db_table, model._meta.pk.column
         rows = f"SELECT t.* FROM {table} t WHERE {where} ORDER BY t.{key}"
-        yield f"{SITE}{table}.jsonl", _iterate_lines(rows, reader.params)
-    yield f"{SITE}{ItemText._meta.db_table}.jsonl", _iterate_lines(LINKS, reader.params)
-
-
-def _iterate_lines(rows: str, params: dict[str, Any]) -> Iterator[bytes]:
-    statement = f"COPY (SELECT row_to_json(line)::text FROM ({rows}) AS line) TO STDOUT"
-    with open_raw_cursor() as cursor, cursor.copy(statement, params) as copy:
-        found = copy.rows()
-        while lines := [f"{line}\n" for (line,) in islice(found, PAGE_ROWS)]:
-            yield "".join(lines).encode()
+        yield f"{SITE}{table}.jsonl", iterate_lines(rows, reader.params)
+    yield f"{SITE}{ItemText._meta.db_table}.jsonl", iterate_lines(LINKS, reader.params)
 
 
 def _compare_with_file(

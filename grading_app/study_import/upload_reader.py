@@ -175,6 +175,6 @@ def safe_name(name: str) -> str:
 def load_rules(content: Mapping[str, Any]) -> Rules:
     """Return the rules as `study_rows.build_rules` made them, after a way through JSON."""
     return {
-        table: {name: ColumnRule(**{**rule, "choices": tuple(rule["choices"])}) for name, rule in columns.items()}
+        table: {name: build_record(ColumnRule, rule) for name, rule in columns.items()}
         for table, columns in content.items()
     }

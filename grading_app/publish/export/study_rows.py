@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -308,6 +309,15 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
     return value
 
 
+def iterate_lines(rows: str, params: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the rows of a query as JSON lines, a page at a time."""
+    statement = f"COPY (SELECT row_to_json(line)::text FROM ({rows}) AS line) TO STDOUT"
+    with open_raw_cursor() as cursor, cursor.copy(statement, params) as copy:
+        found = copy.rows()
+        while lines := [f"{line}\n" for (line,) in islice(found, PAGE_ROWS)]:
+            yield "".join(lines).encode()
+
+
 class StudyRowReader:
     """A reader of the rows of an experiment, or of a dataset alone, in these tables.
 
@@ -360,13 +370,11 @@ class StudyRowReader:
     def _iterate_pages(self, part: StudyTable, cells: Mapping[str, str]) -> Iterator[bytes]:
         key = part.model._meta.pk.attname
         selected = ", ".join(f"{sql} AS {connection.ops.quote_name(name)}" for name, sql in cells.items())
-        statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {selected}
-            FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
-            WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
+        rows = f"""SELECT {selected} FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
+            WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n"""
         ((count,),) = fetch_rows(f"SELECT count(*) FROM {KEYS}{part.table}")
         for low in range(0, count, PAGE_ROWS):
-            with open_raw_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
-                yield "".join(f"{line}\n" for (line,) in copy.rows()).encode()
+            yield from iterate_lines(rows, {"low": low, "high": low + PAGE_ROWS})
 
     def build_names(self) -> bytes:
         """Return the names of rows by table and number, as JSON."""
