@@ -291,7 +291,7 @@ def _edit(
                 )
         if approves and not reason:
             form.add_error(None, "Enter a reason for the approval. It is stored in the history.")
-        if not form.errors and _save(request, kind, form, reason if approves else ""):
+        if not form.errors and _save(request, form, reason if approves else ""):
             return _finish(request, kind, form.instance)
     fetch_choices(form)
     shown = former or row
@@ -312,7 +312,7 @@ def _edit(
     return render(request, f"grading_app/library/{'editor' if part else 'edit'}.html", context | {"in_dialog": part})
 
 
-def _save(request: HttpRequest, kind: LibraryKind, form: Any, reason: str) -> bool:
+def _save(request: HttpRequest, form: Any, reason: str) -> bool:
     """Save the form's row, and approve it if there is a reason. Return whether that was possible."""
     row = form.save(commit=False)
     try:

@@ -30,7 +30,6 @@ from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.jobs import Job, build_jobs
 from runs_app.engine.recorder import Result
 from runs_app.engine.recovery import record_each
-from runs_app.engine.requests import PreparedRequest
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, Kind, RequestBody
 from runs_app.models import ProviderBatch, Trial
@@ -243,9 +242,9 @@ class BatchFileBuilder:
                 raise
             return _build_failed_result(job, failure)
         await asyncio.sleep(0)  # Building takes a millisecond or two, so let other tasks run.
-        return None if self._write(job, job.prepared, body, file) else Result(job.claim, _PENDING, released=True)
+        return None if self._write(job, body, file) else Result(job.claim, _PENDING, released=True)
 
-    def _write(self, job: Job, prepared: PreparedRequest, body: RequestBody, file: IO[bytes]) -> bool:
+    def _write(self, job: Job, body: RequestBody, file: IO[bytes]) -> bool:
         name = build_custom_id(self._lease.batch.key, job.claim.trial_id)
         entry = json.dumps(self._api.build_entry(name, body)).encode()
         if self._n and self._size + len(entry) > self._api.max_bytes:

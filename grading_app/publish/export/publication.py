@@ -428,7 +428,7 @@ def _build_every_eval_ever(
         developer, _, model_name = identity.partition("/")
         folder = f"every_eval_ever/data/{facts['name']}/{slugify_name(developer)}/{slugify_name(model_name)}"
         path = f"{folder}/{name}_samples.jsonl"
-        rows = _list_instances(experiment, condition, [row for row in scores if row["is_share"]], record)
+        rows = _list_instances(condition, [row for row in scores if row["is_share"]], record)
         if rows:
             content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
             record["detailed_evaluation_results"] = {
@@ -443,7 +443,7 @@ def _build_every_eval_ever(
 
 
 def _list_instances(
-    experiment: Experiment, condition: Condition, scores: list[dict[str, Any]], record: Mapping[str, Any]
+    condition: Condition, scores: list[dict[str, Any]], record: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return a row of Every Eval Ever for each answer with a score on one of these measures."""
     instances = []
