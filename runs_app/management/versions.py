@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,18 +32,14 @@ class VersionCommand(VerbCommand):
     refusals: ClassVar[tuple[type[Exception], ...]] = (ValueError, TransitionError)
     kind: ClassVar[Any]
     spec: ClassVar[type[Strict]]
+    build_row: Callable[[Any], Versioned]
+    """Returns an unsaved row with the content of a file."""
+    build_spec: Callable[[Any], Any]
+    """Returns a row's content in the format of a file."""
 
     @property
     def noun(self) -> str:
         return str(self.kind._meta.verbose_name)
-
-    def build_row(self, spec: Any) -> Versioned:
-        """Return an unsaved row with the content of a file."""
-        raise NotImplementedError
-
-    def build_spec(self, row: Any) -> Any:
-        """Return the row's content in the format of a file."""
-        raise NotImplementedError
 
     def add_verbs(self, verbs: Any) -> None:
         add_list_and_show(verbs, self.noun)

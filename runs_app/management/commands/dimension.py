@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from runs_app.experiment_files.row_builder import build_dimension
 from runs_app.experiment_files.specs import DimensionSpec
 from runs_app.management.versions import VersionCommand
@@ -14,9 +12,4 @@ from runs_app.planning.spec_io import build_dimension_spec
 class Command(VersionCommand):
     help = "Create, show, approve and archive dimensions."
     kind, spec = Dimension, DimensionSpec
-
-    def build_row(self, spec: DimensionSpec) -> Dimension:
-        return build_dimension(spec)
-
-    def build_spec(self, row: Dimension) -> Any:
-        return build_dimension_spec(row)
+    build_row, build_spec = staticmethod(build_dimension), staticmethod(build_dimension_spec)

@@ -15,6 +15,7 @@ from runs_app.planning.spec_io import build_prompt_spec
 class Command(VersionCommand):
     help = "Create, show, approve and archive prompts."
     kind, spec = Prompt, PromptSpec
+    build_row, build_spec = staticmethod(build_prompt), staticmethod(build_prompt_spec)
 
     def add_verbs(self, verbs: Any) -> None:
         super().add_verbs(verbs)
@@ -23,9 +24,3 @@ class Command(VersionCommand):
     def do_shipped(self, **options: Any) -> None:
         created = create_shipped_designs()
         self.write(f"created {', '.join(created)}" if created else "nothing is missing")
-
-    def build_row(self, spec: PromptSpec) -> Prompt:
-        return build_prompt(spec)
-
-    def build_spec(self, row: Prompt) -> Any:
-        return build_prompt_spec(row)

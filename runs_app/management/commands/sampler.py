@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from runs_app.experiment_files.row_builder import build_sampler
 from runs_app.experiment_files.specs import SamplerSpec
 from runs_app.management.versions import VersionCommand
@@ -14,9 +12,4 @@ from runs_app.planning.spec_io import build_sampler_spec
 class Command(VersionCommand):
     help = "Create, show, approve and archive samplers."
     kind, spec = Sampler, SamplerSpec
-
-    def build_row(self, spec: SamplerSpec) -> Sampler:
-        return build_sampler(spec)
-
-    def build_spec(self, row: Sampler) -> Any:
-        return build_sampler_spec(row)
+    build_row, build_spec = staticmethod(build_sampler), staticmethod(build_sampler_spec)
