@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from grading_app.publish.export.columns import SHARED_BY_A_RUN, Column, exact_ce
 from grading_app.publish.export.export_tables import TABLES, ExportTable
 from grading_app.publish.export.task_records import RECORDS, record_chunks
 from grading_app.publish.export.wide_tables import BUILDERS, OPTIONS, WideTableError
-from runs_app.models import Experiment
+from runs_app.models import Condition, Experiment, Trial
 
 # Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the
 # trial list, so a filtered list can be exported as it is shown. `Extract.of` turns names of waves and dimensions into
@@ -57,6 +57,12 @@ FILTERS: Mapping[str, str] = {
 }
 
 
+TRUE_OR_FALSE = ("true", "false")
+FILTER_VALUES: Mapping[str, Sequence[str]] = {
+    "status": Trial.Status.values,
+    **dict.fromkeys(("empty", "unparsed", "truncated", "refused", "from_cache", "flag"), TRUE_OR_FALSE),
+}
+"""The values of filters that have few. Another one would select no row, as if there were none."""
 ONLY_JSONL = f"the table {RECORDS} has only the format jsonl"
 TABLE_NAMES = (*TABLES, *BUILDERS, RECORDS)
 ROW_GROUP_ROWS = 50_000
@@ -101,11 +107,23 @@ class Extract:
         for name, value in row_filters.items():
             if fault := describe_unstorable(value):
                 raise ExportError(f"the filter {name} {fault}")
+            allowed = FILTER_VALUES.get(name, (value,))
+            if allowed is TRUE_OR_FALSE:
+                row_filters[name] = value = value.lower()
+            if value not in allowed:
+                raise ExportError(f"the filter {name} has no value {value!r}; it has {', '.join(allowed)}")
         try:
             if "wave" in row_filters:
                 row_filters["wave"] = str(experiment.find_wave(row_filters["wave"]).pk)
             if "dimension" in row_filters:
                 row_filters["dimension"] = str(experiment.find_dimension(row_filters["dimension"]).pk)
+            if "condition" in row_filters:
+                conditions = list(Condition.objects.filter(experiment=experiment).values_list("pk", "condition_id"))
+                if not any(row_filters["condition"] in (str(pk), name) for pk, name in conditions):
+                    names = ", ".join(name for _, name in conditions[:20])
+                    raise ExportError(
+                        f"there is no condition {row_filters['condition']!r}; there are {names or 'none'}"
+                    )
         except UnknownNameError as error:
             raise ExportError(str(error)) from error
         if "point" in row_filters:

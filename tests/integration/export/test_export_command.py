@@ -57,6 +57,9 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
         (["pilot", "--out", "-", "--filter", "colour=red"], "no filter colour"),
         (["pilot", "--out", "-", "--table", "items", "--filter", "status=done"], "it has none"),
         (["pilot", "--out", "-", "--filter", "done"], "NAME=VALUE"),
+        (["pilot", "--out", "-", "--filter", "status=don"], "no value 'don'; it has pending, running, done"),
+        (["pilot", "--out", "-", "--filter", "truncated=yes"], "no value 'yes'; it has true, false"),
+        (["pilot", "--out", "-", "--filter", "condition=nobody"], "no condition 'nobody'; there are "),
         (["pilot", "--out", "-", "--filter", "contains=a\x00b"], "filter contains contains a NUL character"),
         (["pilot", "--out", "-", "--filter", "contains=\udcff"], "filter contains is not Unicode text at character 1"),
     ],
@@ -66,6 +69,12 @@ def test_bad_input_exits_with_2_and_lists_valid_names(experiment, arguments, nam
         call_command("export", *arguments)
     assert caught.value.returncode == 2
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "rows"), [("True", 0), ("False", 6)])
+def test_a_filter_for_yes_or_no_takes_the_words_of_python(experiment, capfdbinary, value, rows):
+    call_command("export", "pilot", "--format", "jsonl", "--out", "-", "--filter", f"from_cache={value}")
+    assert capfdbinary.readouterr().out.count(b"\n") == rows
 
 
 def test_chunks_are_written_completely_and_in_order(tmp_path):

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from grading_app.publish.export.columns import Column
-from grading_app.publish.export.file_formats import TABLES, export_chunks
+from grading_app.publish.export.file_formats import TABLES, ExportError, export_chunks
 from grading_app.publish.export.parquet_writer import ParquetStream
 from runs_app.models import Trial
 from tests import factories
@@ -172,7 +172,10 @@ def test_filters_select_rows(experiment):
     )
     assert [row["sample_idx"] for row in export_json_rows(experiment, filters={"status": "failed"})] == [99]
     assert len(export_json_rows(experiment, filters={"status": "done", "wave": "wave-1"})) == 2 * len(NASTY)
-    assert export_json_rows(experiment, filters={"condition": "another"}) == []
+    condition = experiment.runs.first().condition.condition_id
+    assert len(export_json_rows(experiment, filters={"condition": condition})) == len(export_json_rows(experiment))
+    with pytest.raises(ExportError, match=f"no condition 'another'; there are {condition}"):
+        export_json_rows(experiment, filters={"condition": "another"})
 
 
 def test_an_experiment_without_trials_exports_only_a_header():
