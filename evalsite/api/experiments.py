@@ -277,7 +277,7 @@ def _write_estimate(experiment: Experiment, scope: ScopeIn) -> tuple[dict[str, A
         "to_do": costs.to_do,
         "ceiling_usd": _write_money(costs.ceiling_usd),
         "expected_usd": _write_money(costs.expected_usd),
-        "spent_usd": _write_money(experiment.spent_usd),
+        "spent_usd": _write_money(experiment.read_totals().find_known_cost(experiment.spent_usd)),
         "max_usd": _write_money(experiment.max_usd),
         "coverage": costs.coverage,
         "needs_confirmation": summary.needs_confirmation,
@@ -353,7 +353,7 @@ def _write_changed(keys: list[int]) -> dict[str, Any]:
 
 
 def _write_money(amount: Any) -> str | None:
-    return None if amount is None else str(amount)
+    return None if amount is None else f"{amount:f}"
 
 
 def load_results(experiment: Experiment, wave: Wave | None, *, by_category: bool = False) -> dict[str, Any] | None:

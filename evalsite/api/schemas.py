@@ -209,7 +209,7 @@ class EstimateOut(Schema):
     to_do: int
     ceiling_usd: str | None = Field(description="The largest possible cost; null if unknown")
     expected_usd: str | None
-    spent_usd: str
+    spent_usd: str | None = Field(description="Spent so far; null if unknown")
     max_usd: str | None
     coverage: float = Field(description="Share of the trials with an estimate from earlier answers")
     needs_confirmation: bool

@@ -245,6 +245,12 @@ def test_a_viewer_creates_nothing(team):
     assert (answer.status_code, Experiment.objects.count()) == (404, 0)
 
 
+def test_an_estimate_does_not_say_that_calls_of_unknown_cost_cost_nothing(api, pilot):
+    assert post(api, f"{PILOT}/estimate").json()["spent_usd"] == "0.00000000"
+    Run.objects.update(n_unpriced=1)
+    assert post(api, f"{PILOT}/estimate").json()["spent_usd"] is None
+
+
 def test_a_launch_is_estimated_and_starts_the_trials(api, draft):
     address = f"{ROOT}/experiments/draft"
     estimate = post(api, f"{address}/estimate").json()
