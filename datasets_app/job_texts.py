@@ -32,6 +32,19 @@ class JobTexts:
     names_requester: bool = False
 
 
+SNAPSHOT_JOB = JobTexts(
+    subject="the snapshot",
+    purpose="create a snapshot",
+    doing="A snapshot is being created",
+    failed="The snapshot was not created",
+    kept="Request it again.",
+    lost="The worker that created the snapshot has stopped.",
+    kept_after_loss="Request it again.",
+    names_requester=True,
+)
+"""The texts of a job that creates a snapshot."""
+
+
 def describe_job(upload: PendingUpload, job: BackgroundJob | None) -> JobTexts | None:
     """Return the texts of an upload's job."""
     if job is None:
@@ -44,20 +57,6 @@ def describe_job(upload: PendingUpload, job: BackgroundJob | None) -> JobTexts |
         failed=f"{upload.table_name} cannot be {verb}",
         kept=f"Nothing was saved. Your {'entries are' if job.kind == 'download' else 'upload is'} still here.",
         unit="Bytes downloaded" if job.kind == "download" else "Cases stored",
-    )
-
-
-def describe_snapshot_job(job: BackgroundJob) -> JobTexts:
-    """Return the texts of a job that creates a snapshot."""
-    return JobTexts(
-        subject="the snapshot",
-        purpose="create a snapshot",
-        doing="A snapshot is being created",
-        failed="The snapshot was not created",
-        kept="Request it again.",
-        lost="The worker that created the snapshot has stopped.",
-        kept_after_loss="Request it again.",
-        names_requester=True,
     )
 
 

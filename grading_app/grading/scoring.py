@@ -134,7 +134,8 @@ class _RuleGrading:
             report.graded_before = graded
             return report
         for run in self._list_runs():
-            n_done = _count_rows(KEYS, {"run": run, "with_empty": self.with_empty})
+            count = f"SELECT count(*) FROM ({KEYS}) AS keys"  # noqa: S608
+            n_done: int = fetch_rows(count, {"run": run, "with_empty": self.with_empty})[0][0]
             for page in self._iterate_pages(run):
                 if time.monotonic() >= self.end:
                     report.is_complete = False
@@ -247,7 +248,3 @@ def _dump_detail(detail: Mapping[str, Any] | None) -> str | None:
         return None
     truncated = {name: value[:MAX_RAW_LENGTH] if isinstance(value, str) else value for name, value in detail.items()}
     return json.dumps(truncated)
-
-
-def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:
-    return int(fetch_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608

@@ -24,7 +24,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
-from datasets_app.job_texts import describe_snapshot_job
+from datasets_app.job_texts import SNAPSHOT_JOB
 from datasets_app.models import BackgroundJob
 from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import members_only, readers_only
@@ -239,7 +239,7 @@ def render_files(
         "snapshots": SnapshotTable(snapshots, experiment.slug),
         "snapshot_job": job,
         "snapshot_problem": problem,
-        "snapshot_texts": describe_snapshot_job(job) if job else None,
+        "snapshot_texts": SNAPSHOT_JOB if job else None,
         "snapshot_form": (snapshot_form or SnapshotForm(initial=initial)) if may_request else None,
     }
     context = {

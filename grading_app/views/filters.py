@@ -162,14 +162,11 @@ class TrialFilter(df.FilterSet):
             field = get_choice_field(form, scorer_name)
             field.choices = [("", "Any"), *choices]
             if self._measures and isinstance(field, NamedChoiceField):
-                field.find_key = self._find_measure_key
+                field.find_key = lambda name: match_measure(self._measures, name).key
             key = form[scorer_name].value()
             chosen = next((measure for measure in self._measures if measure.key == key), None)
             form.fields[score_name].offer(chosen, form[score_name].data)
         return form
-
-    def _find_measure_key(self, name: str) -> str:
-        return match_measure(self._measures, name).key
 
     @property
     def usual_fields(self) -> list[forms.BoundField]:

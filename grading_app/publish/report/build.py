@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -119,10 +119,6 @@ def _write_section(name: str, title: str, source: ReportSource) -> ReportSection
         return ReportSection(name, title, [fault], failed=True)
 
 
-def _compute(experiments: Sequence[Experiment], tell: StepReporter) -> list[StoredReport]:
-    return [StoredReport(build_document(experiment, tell).dump()) for experiment in experiments]
-
-
 REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
     name="report",
     value_type=lambda: StoredReport,
@@ -130,7 +126,7 @@ REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
     load=lambda experiment, content: experiment,
     fingerprint=compute_fingerprint,
     is_large=lambda experiments: True,
-    compute=_compute,
+    compute=lambda experiments, tell: [StoredReport(build_document(row, tell).dump()) for row in experiments],
     steps=tuple(title.lower() for title in SECTION_NAMES.values()),
     max_rows=1,
 )

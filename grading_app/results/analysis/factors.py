@@ -145,9 +145,7 @@ def _build_term_table(fit: FactorFit, caveat: str) -> ResultTable:
     notes = [f"{fit.items} items."]
     if not fit.complete:
         notes.append("Some items lack a score in some conditions, so the F tests are approximate.")
-    if fit.left_out:
-        terms = ", ".join(map(name_term, fit.left_out))
-        notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
+    notes += _list_excluded_terms(fit.left_out)
     significant = "; ".join(
         f"{name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
         f"p {statistic_format.format_p_equation(corrected[test.factors])})"
