@@ -10,6 +10,7 @@ from runs_app import deletion
 from runs_app.llm.calls import LOST
 from runs_app.models import Attempt, DeletedRun, LedgerEntry, Preflight, Trial
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +26,7 @@ def count_rows():
     return [kind.objects.count() for kind in (Trial, Attempt, LedgerEntry, StatusChange)]
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     """An experiment with one run of three done trials, each with its call, and a change in its history."""
     created = factories.make_experiment()

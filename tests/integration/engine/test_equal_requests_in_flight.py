@@ -97,26 +97,24 @@ def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(equal_exper
     assert find_differences() == []
 
 
-@pytest.mark.parametrize(
-    ("status", "is_leased", "waits"),
-    [
+def test_a_trial_waits_only_for_an_equal_call_in_flight(equal_experiments):
+    trials = Trial.objects.order_by("pk").iterator()  # Another pair for each case.
+    for status, is_leased, waits in (
         ("running", True, True),  # A call in flight.
         ("running", False, False),  # In a batch, which can take a day.
-        ("done", False, True),  # Answered between two checks: the next check finds it.
         ("pending", False, False),  # Waiting for a retry, or its worker died: the first claim makes the call.
         ("failed", False, False),
         ("cancelled", False, False),
-    ],
-)
-def test_a_trial_waits_only_for_an_equal_call_in_flight(equal_experiments, status, is_leased, waits):
-    holder, other = Trial.objects.order_by("pk")[:2]
-    token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
-    Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
-    CachedAnswer.objects.create(key="k", trial=holder)
-    assert measure_cache().answers == (status == "done"), "a key that is taken is no answer yet"
-    assert take_cache_keys({other.pk: "k"}) == ({other.pk} if waits else set())
-    takes_over = status in ("pending", "failed", "cancelled")
-    assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
+        ("done", False, True),  # Answered between two checks: the next check finds it.
+    ):
+        case, holder, other = (status, is_leased), next(trials), next(trials)
+        token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
+        Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
+        CachedAnswer.objects.create(key=str(case), trial=holder)
+        assert measure_cache().answers == (status == "done"), "a key that is taken is no answer yet"
+        assert take_cache_keys({other.pk: str(case)}) == ({other.pk} if waits else set()), case
+        takes_over = status in ("pending", "failed", "cancelled")
+        assert CachedAnswer.objects.get(key=str(case)).trial == (other if takes_over else holder), case
 
 
 def test_the_second_of_two_equal_requests_in_one_claim_waits_for_the_first(equal_experiments):

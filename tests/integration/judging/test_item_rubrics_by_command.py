@@ -68,19 +68,16 @@ def test_a_set_with_an_item_without_a_text_is_not_approved(asking_writer):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+def test_an_unknown_name_is_quoted_in_the_error(asking_writer):
+    for words, named in (
         (["write", "nobody", "--template", "by-reference", "--model", "author"], "there is no experiment nobody"),
         (["write", "pilot", "--template", "nothing", "--model", "author"], "--template: there is no rubric nothing"),
         (["write", "pilot", "--template", "by-reference", "--model", "x"], "--model: there is no model x"),
         (["correct", "own", "item-9", "/nowhere", "--reason", "x"], "has no active item item-9"),
-    ],
-)
-def test_an_unknown_name_is_quoted_in_the_error(asking_writer, words, named):
-    code, message = run_refused(*words)
-    assert code == 2
-    assert named in message
+    ):
+        code, message = run_refused(*words)
+        assert code == 2, words
+        assert named in message, words
 
 
 def test_a_cost_above_the_limit_is_confirmed(writer, monkeypatch):  # noqa: F811

@@ -24,11 +24,12 @@ def stored_experiment():
 
 def store_verdicts(condition, answer):
     """Store this member's verdict on every answer. None stands for an unreadable reply."""
-    code = {} if answer is not None else {"parse_error": "no_json_object"}
-    for trial in Trial.objects.filter(subject=None):
-        values = {"score": answer, "parse_ok": answer is not None, "parse_error": "", **code}
-        with allow_superseding():
-            Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
+    parse_error = "" if answer is not None else "no_json_object"
+    values = {"score": answer, "parse_ok": answer is not None, "parse_error": parse_error}
+    with allow_superseding():
+        if not condition.gradings.update(**values):
+            trials = Trial.objects.filter(subject=None)
+            Grading.objects.bulk_create(Grading(condition=condition, trial=trial, **values) for trial in trials)
 
 
 def make_panel(experiment, rule, verdicts, quorum=None):

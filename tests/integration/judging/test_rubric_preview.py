@@ -94,18 +94,17 @@ def make_sparse_experiment(answered_items, blank=()):
         (range(40), (), [0, 8, 16, 24, 32]),
     ],
 )
-@pytest.mark.parametrize("kind", ["score", "pairwise"])
-def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, answers, blank, tried_items):
-    experiment = make_sparse_experiment(answers, blank)
-    preview = RubricPreview(
-        make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
-    )
-    verdicts = preview.select_answers()
-    assert [subject.item.position for subject, _ in verdicts] == tried_items
-    assert len({subject.run_id for subject, _ in verdicts}) == min(2, len(verdicts))
-    assert all((rival is not None) == (kind == "pairwise") for _, rival in verdicts)
-    assert all(rival is None or rival.run_id != subject.run_id for subject, rival in verdicts)
-    assert preview.select_answers() == verdicts
+def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, answers, blank, tried_items):
+    experiment, sampler = make_sparse_experiment(answers, blank), make_sampler("cold")
+    for kind in ("score", "pairwise"):
+        rubric = make_rubric(f"fresh-{kind}", kind, status="draft")
+        preview = RubricPreview(rubric, experiment, make_model("judge"), sampler)
+        verdicts = preview.select_answers()
+        assert [subject.item.position for subject, _ in verdicts] == tried_items, kind
+        assert len({subject.run_id for subject, _ in verdicts}) == min(2, len(verdicts)), kind
+        assert all((rival is not None) == (kind == "pairwise") for _, rival in verdicts), kind
+        assert all(rival is None or rival.run_id != subject.run_id for subject, rival in verdicts), kind
+        assert preview.select_answers() == verdicts, kind
 
 
 def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, preview):

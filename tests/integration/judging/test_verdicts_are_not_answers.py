@@ -34,11 +34,11 @@ def owner(client, judged):
     return client
 
 
-@pytest.mark.parametrize("name", ["experiment_detail", "experiment_progress", "experiment_results"])
-def test_experiment_pages_show_neither_verdicts_nor_judge_runs(owner, judged, name):
-    page = owner.get(reverse(name, args=[judged.slug])).content.decode()
-    assert MARK not in page
-    assert get_judge_run(judged).get_absolute_url() not in page
+def test_experiment_pages_show_neither_verdicts_nor_judge_runs(owner, judged):
+    for name in ("experiment_detail", "experiment_progress", "experiment_results"):
+        page = owner.get(reverse(name, args=[judged.slug])).content.decode()
+        assert MARK not in page, name
+        assert get_judge_run(judged).get_absolute_url() not in page, name
 
 
 def test_results_list_the_judge_with_the_rules(owner, judged):
