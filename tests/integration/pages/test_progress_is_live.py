@@ -14,6 +14,7 @@ from grading_app.views import results
 from runs_app.models import Run, Tick
 from runs_app.monitoring import blockers, progress, sparklines
 from tests import factories
+from tests.page_text import page_text
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLL = 'hx-trigger="every 2s"'
@@ -339,4 +340,4 @@ def test_many_runs_are_shown_in_pages_with_failures_first(lab, as_, monkeypatch)
     assert f"page=2&amp;shown={page.context['action_names'].replace(',', '%2C')}" in page.content.decode()
     first = as_("owner").get(f"/experiments/{lab.experiment.slug}/progress/")
     assert [row.record.pk for row in first.context["table"].paginated_rows] == [runs[-1].pk, lab.run.pk]
-    assert "those with failures first" in first.content.decode()
+    assert "those with failures first" in page_text(first)
