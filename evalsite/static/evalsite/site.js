@@ -253,6 +253,12 @@
     return `${fold.parentElement.closest("[id]")?.id}: ${find("summary", fold).textContent.replace(/\d/g, "")}`;
   }
 
+  function nameOfStop(stop) {
+    if (stop.localName === "summary") return nameOfFold(stop.parentElement);
+    const label = stop.name || stop.getAttribute("aria-label") || stop.textContent.replace(/\d/g, "").trim();
+    return `${stop.localName} ${stop.getAttribute("href") || `${stop.form?.getAttribute("action")} ${label}`}`;
+  }
+
   function onHtmxTrouble(event) {
     const status = event.detail.xhr ? event.detail.xhr.status : 0;
     toast(status ? `The server refused this (${status}).` : "The server could not be reached.", "bad");
@@ -299,23 +305,30 @@
       if (fold && box.checked) fold.open = true;
     }
   });
-  // A fold keeps its state, and the focus, when a live part of a page is replaced by its newer version.
+  // A fold keeps its state, and the focus stays, when a live part of a page is replaced by its newer version.
+  const STOPS = "a[href], button, summary, input, select, textarea, [tabindex='0']";
   const folds = new Map();
-  let focusedFold;
+  let focused; // htmx itself finds an element that has an id.
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     if (detail.target !== detail.requestConfig.elt) return;
     for (const fold of all("details", detail.target)) folds.set(nameOfFold(fold), fold.open);
-    const focused = document.activeElement.closest("summary");
-    if (focused && detail.target.contains(focused)) focusedFold = nameOfFold(focused.parentElement);
+    const stop = document.activeElement;
+    if (stop.id || !stop.matches(STOPS) || !detail.target.contains(stop)) return;
+    const name = nameOfStop(stop);
+    const place = all(STOPS, detail.target).filter((other) => nameOfStop(other) === name).indexOf(stop);
+    focused = { part: detail.target.id, name, place };
   });
   document.addEventListener("htmx:afterSwap", () => {
     for (const fold of folds.size ? all("details") : []) {
       const name = nameOfFold(fold);
       if (folds.has(name)) fold.open = folds.get(name);
-      if (name === focusedFold) find("summary", fold).focus({ preventScroll: true });
     }
     folds.clear();
-    focusedFold = undefined;
+    if (focused) {
+      const stops = all(STOPS, document.getElementById(focused.part) || document);
+      stops.filter((stop) => nameOfStop(stop) === focused.name)[focused.place]?.focus({ preventScroll: true });
+    }
+    focused = undefined;
   });
   document.addEventListener("htmx:responseError", onHtmxTrouble);
   document.addEventListener("htmx:sendError", onHtmxTrouble);

@@ -166,3 +166,16 @@ def test_create_and_open_a_queue_for_people(page, world):
     expect(page.locator("h1")).to_contain_text("Open")
     queue = RatingQueue.objects.get(name="pleasant")
     assert (queue.status, queue.dataset.slug, queue.dimensions.count()) == ("open", "rated", 1)
+
+
+def test_the_focus_stays_on_a_run_while_its_experiment_is_polled(page, world):
+    page.goto(reverse("experiment_progress", args=["pilot"]))
+    run = page.locator("#live tbody a").first
+    tab_to(page, run)
+    for done in (1, 2):
+        with page.expect_response(re.compile("progress/.*shown=")):
+            Run.objects.update(n_attempts=1000 + done)
+        expect(page.locator("#live")).to_contain_text(re.compile(f"1.?00{done}"))
+        expect(run).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(reverse("run_detail", args=[world.run.pk])))
