@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,43 +89,11 @@ def build_deletion_action(run: Run, *, hides_outcomes: bool = False) -> list[Act
     return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
 
 
-class NothingChanged(Exception):
-    """An action that changed nothing. The message is a sentence for the page."""
-
-
-def _pause(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
-    return _describe_runs("paused", run_control.pause(runs, by=by, reason=form.cleaned_data["reason"]))
-
-
-def _resume(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
-    return _describe_runs("resumed", run_control.resume(runs, by=by, reason=form.cleaned_data["reason"]))
-
-
-def _cancel(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
-    return _describe_runs("cancelled", run_control.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
-
-
-def _retry(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
-    error_class = form.cleaned_data["only"] or None
-    n = run_control.retry_failed(runs, error_class=error_class, by=by, reason=form.cleaned_data["reason"])
-    if n:
-        return f"{run_control.describe_retry(runs, n)}."
-    kind = f" of class {error_class}" if error_class else ""
-    raise NothingChanged(
-        f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried."
-    )
-
-
-HANDLERS: dict[str, Callable[[RunQuerySet, RunControlForm, Any], str]] = {
-    "pause": _pause,
-    "resume": _resume,
-    "cancel": _cancel,
-    "retry": _retry,
+CHANGES = {
+    "pause": (run_control.pause, "paused"),
+    "resume": (run_control.resume, "resumed"),
+    "cancel": (run_control.cancel, "cancelled"),
 }
-
-
-def _describe_runs(outcome: str, keys: list[int]) -> str:
-    return f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {outcome}." if keys else ""
 
 
 @require_POST
@@ -166,19 +134,26 @@ def run_action(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 
 
 def _apply_verb(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
-    if verb not in HANDLERS:
+    if verb not in (*CHANGES, "retry"):
         raise Http404
     form = RunControlForm(request.POST, reason_required=verb == "cancel")
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return
-    try:
-        message = HANDLERS[verb](runs, form, request.user)
-    except NothingChanged as reason:
-        messages.warning(request, str(reason))
+    by: Any = request.user
+    reason = form.cleaned_data["reason"]
+    if verb == "retry":
+        error_class = form.cleaned_data["only"] or None
+        if n := run_control.retry_failed(runs, error_class=error_class, by=by, reason=reason):
+            messages.success(request, f"{run_control.describe_retry(runs, n)}.")
+            return
+        kind = f" of class {error_class}" if error_class else ""
+        text = f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried."
+        messages.warning(request, text)
         return
-    if message:
-        messages.success(request, message)
+    change, outcome = CHANGES[verb]
+    if keys := change(runs, by=by, reason=reason):
+        messages.success(request, f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {outcome}.")
     else:
         messages.warning(request, "Nothing changed: no run has a status that allows this.")
 
