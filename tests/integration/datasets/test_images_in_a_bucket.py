@@ -20,15 +20,22 @@ from tests.factories.files import BLUE, build_archive, build_picture
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def s3_server():
+    """Run an S3 server on loopback for all tests of the file, because its end takes half a second."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def bucket(settings, monkeypatch, media):
-    """Return the bucket of the site, on an S3 server on loopback."""
+def bucket(settings, monkeypatch, media, s3_server):
+    """Return a new bucket as the bucket of the site."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
     monkeypatch.setattr(shared_files, "_unavailable_until", 0.0)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
+    address = "http://{}:{}".format(*s3_server.get_host_and_port())
     name = f"images-{uuid.uuid4()}"  # All servers of a process share their buckets.
     variables = {
         "EVALSITE_S3_BUCKET": name,
@@ -41,9 +48,7 @@ def bucket(settings, monkeypatch, media):
     created.create()
     shared = {"BACKEND": "evalsite.lib.ops.s3_storage.Bucket", "OPTIONS": options}
     with override_settings(STORAGES={**settings.STORAGES, "shared": shared}):
-        created.server = server
         yield created
-    server.stop()
 
 
 def import_images():
@@ -88,10 +93,10 @@ def test_an_image_with_another_content_is_refused(bucket, media):
     assert not image.file.exists()
 
 
-def test_a_bucket_that_does_not_answer_is_asked_once_in_five_seconds(bucket, media, monkeypatch):
+def test_a_bucket_that_does_not_answer_is_asked_once_in_five_seconds(bucket, s3_server, media, monkeypatch):
     image, other = import_images()
     shutil.rmtree(media)
-    bucket.server.stop()
+    s3_server.stop()
     asked = []
     monkeypatch.setattr(storages["shared"], "open", lambda name: asked.append(name) or fail())
 
@@ -104,7 +109,7 @@ def test_a_bucket_that_does_not_answer_is_asked_once_in_five_seconds(bucket, med
     with pytest.raises(StorageUnavailable, match="a moment ago"):
         other.shared_file.fetch()
     assert len(asked) == 1
-    bucket.server.start()
+    s3_server.start()
 
 
 @pytest.mark.parametrize(
