@@ -230,9 +230,7 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
         "page": page,
         "display": display,
         "is_share": page_scores.is_binary,
-        "previous_url": f"?{change_query(request, page=str(page.previous_page_number()))}"
-        if page.has_previous()
-        else "",
+        "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
         "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
     }
 
