@@ -7,6 +7,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.models import User
@@ -122,6 +123,20 @@ class VerbCommand(OutputCommand):
             getattr(self, f"do_{options['verb'].replace('-', '_')}")(**options)
         except self.refusals as error:
             refuse_input(str(error))
+
+
+def choose_format(options: Mapping[str, Any], formats: Iterable[str], default: str = "") -> str:
+    """Return the format that `--format` names, or else the suffix of the path of `--out`.
+
+    The default is for a path without a suffix, such as the standard output. Without one, or with the suffix of another
+    format, the command ends with exit code 2.
+    """
+    suffix = PurePath(options["out"]).suffix.removeprefix(".").lower()
+    file_format = str(options["format"] or {"tex": "latex"}.get(suffix, suffix) or default)
+    if file_format not in formats and not options["format"]:
+        endings = ", ".join(f".{one}" for one in formats)
+        refuse_input(f"--out: the name must end in one of {endings}; or name the format with --format")
+    return file_format
 
 
 def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from django.http import QueryDict
 from django.urls import reverse
 
-from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from evalsite.lib.ops.commands import OutputCommand, add_list_option, choose_format
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.management.output import write_output
 from grading_app.results.analysis.data import load_analysis_data
@@ -30,7 +30,9 @@ class Command(OutputCommand):
         parser.add_argument("experiment")
         parser.add_argument("--table", default="", metavar="NAME", help="only this table; --list prints the names")
         parser.add_argument("--list", action="store_true", help="print the names and titles of the tables")
-        parser.add_argument("--format", default="md", choices=FORMATS)
+        parser.add_argument(
+            "--format", default="", choices=["", *FORMATS], help="default: the suffix of the path, or md"
+        )
         parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
         add_list_option(
             parser, "--measure", metavar="NAME", help="a dimension, scorer or grader; may be repeated; default: all"
@@ -52,6 +54,7 @@ class Command(OutputCommand):
         add_list_option(parser, "--exclude", metavar="|".join(EXCLUSION_LABELS), help="answers to leave out")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        file_format = choose_format(options, FORMATS, "md")
         experiment = get_experiment(options["experiment"], "experiment")
         scopes = read_scopes(experiment, options)
         tables = [
@@ -72,7 +75,7 @@ class Command(OutputCommand):
         if not selected:
             names = ", ".join(dict.fromkeys(table.name for table in tables)) or "none"
             raise CommandError(f"there is no table {name!r} in this analysis; there are {names}", returncode=2)
-        text = _render_tables(selected, options["format"])
+        text = _render_tables(selected, file_format)
         write_output(iter([text.encode()]), options["out"])
         if options["out"] != "-":
             tables_text = f"{len(selected)} table{'' if len(selected) == 1 else 's'}"

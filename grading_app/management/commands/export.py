@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from evalsite.lib.ops.commands import OutputCommand, add_list_option, choose_format
 from evalsite.lib.text.number_format import format_count
 from grading_app.publish.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.management.experiment_lookup import get_experiment
@@ -21,7 +21,9 @@ class Command(OutputCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
         parser.add_argument("--table", default="trials", metavar="|".join(TABLE_NAMES))
-        parser.add_argument("--format", default="csv", metavar="|".join(FORMATS))
+        parser.add_argument(
+            "--format", default="", metavar="|".join(FORMATS), help="default: the suffix of the path, or csv"
+        )
         parser.add_argument("--out", required=True, metavar="PATH", help='the output path; "-" is the standard output')
         add_list_option(
             parser, "--filter", metavar="NAME=VALUE", help="only trials with this status, condition, wave, ..."
@@ -41,7 +43,8 @@ class Command(OutputCommand):
                     raise ExportError(f"filter {name}: given twice, as {filters[name]!r} and {value!r}")
             filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
             counts: list[int] = []
-            chunks = export_chunks(experiment, options["table"], options["format"], filters, counts.append)
+            file_format = choose_format(options, FORMATS, "csv")
+            chunks = export_chunks(experiment, options["table"], file_format, filters, counts.append)
             write_export(chunks, options["out"])
         except (ExportError, *PATH_ERRORS) as error:
             raise CommandError(str(error), returncode=2) from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from pathlib import PurePath
 from typing import Any
 
 from django.http import QueryDict
 
-from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.ops.commands import OutputCommand, choose_format, refuse_input
 from evalsite.lib.text.number_format import format_count
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
@@ -55,7 +54,7 @@ class Command(OutputCommand):
         if options["list"]:
             self.write("".join(f"{figure.name}  {figure.title}\n" for figure in source.list_figures()).rstrip())
             return
-        file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
+        file_format = choose_format(options, FORMATS)
         content, what = _build_content(source, form, options["figure"], file_format)
         n_bytes = write_output(iter([content]), options["out"])
         self.report_written(f"{what} ({format_count(n_bytes)} bytes)", options["out"], options["verbosity"])
@@ -63,8 +62,6 @@ class Command(OutputCommand):
 
 def _build_content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> tuple[bytes, str]:
     """Return the content of the file, and what it is in words."""
-    if file_format not in FORMATS:
-        refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
     if file_format == "json":
         return (json.dumps(source.summarize_ratings(), indent=1, ensure_ascii=False) + "\n").encode(), "the summary"
     if not name:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from pathlib import PurePath
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.ops.commands import OutputCommand, choose_format, refuse_input
 from evalsite.lib.text.number_format import format_count
 from grading_app.management.output import write_output
 from grading_app.models import ReportChoices, Snapshot
@@ -33,9 +32,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = get_experiment(options["experiment"], "experiment")
-        file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
-        if file_format not in FILE_TYPES:
-            refuse_input(f"--out: the name must end in one of {', '.join(f'.{file_type}' for file_type in FILE_TYPES)}")
+        file_format = choose_format(options, FILE_TYPES)
         if options["snapshot"]:
             document = _read_frozen_report(experiment, options["snapshot"])
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, add_list_option, refuse_input
+from evalsite.lib.ops.commands import OutputCommand, add_list_option, choose_format, refuse_input
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
 from grading_app.results.cached_aggregates import compute_rows
@@ -34,7 +34,9 @@ class Command(OutputCommand):
         parser.add_argument(
             "--view", default="models", choices=list(TABLES), help="models: the cells of every condition"
         )
-        parser.add_argument("--format", default="csv", choices=FORMATS)
+        parser.add_argument(
+            "--format", default="", choices=["", *FORMATS], help="default: the suffix of the path, or csv"
+        )
         parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
         parser.add_argument("--task", default="", help="default: the first task")
         parser.add_argument("--condition", default="", metavar="CONDITION", help="for map, curves and difference")
@@ -47,6 +49,7 @@ class Command(OutputCommand):
         add_list_option(parser, "--at", metavar="NAME=VALUE", help="fix another parameter; the others are averaged")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        file_format = choose_format(options, FORMATS, "csv")
         experiment = get_experiment(options["experiment"], "experiment")
         choices = _read_choices(experiment, options)
         state = _load(experiment, choices)
@@ -62,7 +65,7 @@ class Command(OutputCommand):
                 option = f"--at {name.removeprefix(FIXED_PREFIX)}" if name.startswith(FIXED_PREFIX) else f"--{name}"
                 refuse_input(f"{option}: {value!r} is not one of {available or 'the choices of this task'}")
         table = TABLES[options["view"]](state.query)
-        write_output(iter([table.render(options["format"]).encode()]), options["out"])
+        write_output(iter([table.render(file_format).encode()]), options["out"])
         if options["out"] != "-":
             rows = f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}"
             self.report_written(rows, options["out"], options["verbosity"])

@@ -88,3 +88,17 @@ def test_an_unwritable_chunk_ends_the_export_and_leaves_no_file(tmp_path, pieces
     with pytest.raises(TypeError, match="bytes-like"):
         file_formats.write_export(iter(pieces), str(tmp_path / "out"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "starts"), [("t.jsonl", b"{"), ("t", b"experiment,"), ("t.parquet", b"PAR1")])
+def test_the_suffix_of_the_path_names_the_format(experiment, tmp_path, name, starts):
+    call_command("export", "pilot", "--out", str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(starts)
+
+
+@pytest.mark.parametrize("command", ["export", "analyse", "figures", "report"])
+def test_nothing_is_written_under_the_suffix_of_another_format(experiment, tmp_path, command):
+    with pytest.raises(CommandError, match=r"--out: the name must end in one of \.\w+, \.") as caught:
+        call_command(command, "pilot", "--out", str(tmp_path / "t.xlsx"))
+    assert caught.value.returncode == 2
+    assert not list(tmp_path.iterdir())

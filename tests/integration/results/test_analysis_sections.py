@@ -197,7 +197,7 @@ def test_recorded_word_problems_of_two_models_give_the_published_table(tmp_path)
     experiment, rows = make_word_problems()
     grade(experiment, by="test")
     out = tmp_path / "table.json"
-    call_command("analyse", "word-problems", "--table", "right_and_wrong", "--format", "json", "--out", str(out))
+    call_command("analyse", "word-problems", "--table", "right_and_wrong", "--out", str(out))
     (sections,) = json.loads(out.read_text())["rows"]
     right = [(row["6b_finetuning"]["is_correct"], row["6b_verification"]["is_correct"]) for row in rows]
     expected = {
