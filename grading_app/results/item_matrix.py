@@ -22,7 +22,7 @@ from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.models import Experiment, Trial
 from runs_app.models.annotations import list_flagged_items
 
-MAX_ITEMS, MAX_CELLS, MAX_TRIALS = 50, 1_500, 10_000
+MAX_ITEMS, MAX_CONDITIONS, MAX_CELLS, MAX_TRIALS = 50, 100, 1_500, 10_000
 """Limits of one page, so that its size does not depend on the number of conditions and repetitions."""
 ORDERS = {
     "disagreement": "Disagreement",
@@ -154,7 +154,7 @@ def load_norm_means(scope: Scope, scores: ItemScores) -> Floats:
 
 def get_items_per_page(scores: ItemScores) -> int:
     """Return how many items fit on a page within its limits, but at least five."""
-    conditions = max(1, len(scores.conditions))
+    conditions = min(MAX_CONDITIONS, max(1, len(scores.conditions)))
     answers = scores.n + scores.missing
     repetitions = max(1.0, float(answers.sum()) / max(1, int((answers > 0).sum())))
     return int(max(5, min(MAX_ITEMS, MAX_CELLS / conditions, MAX_TRIALS / conditions / repetitions)))

@@ -34,6 +34,7 @@ from grading_app.results.frames import load_condition_labels
 from grading_app.results.item_answers import MAX_MESSAGES, ItemAnswers, get_answer_page, load_transcript
 from grading_app.results.item_matrix import (
     AMOUNTS,
+    MAX_CONDITIONS,
     ItemSelection,
     MatrixForm,
     get_items_per_page,
@@ -190,8 +191,16 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
-    """Return one page of rows, in two queries for its items and its cells, and one for norms."""
+    """Return one page of rows, in two queries for its items and its cells, and one for norms.
+
+    Many conditions have pages of their own. Conditions with answers without a score are on the first of them.
+    """
+    ordered = scores.conditions
+    if len(ordered) > MAX_CONDITIONS:
+        ordered = ordered[np.argsort(scores.missing.sum(axis=0) == 0, kind="stable")]
+    condition_page = Paginator(ordered.tolist(), MAX_CONDITIONS).get_page(request.GET.get("columns"))
     pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
+    scores = scores.select_conditions(list(condition_page))
     page = pages.get_page(request.GET.get("page"))
     positions = np.arange(len(scores.items))
     page_scores = scores.select_items((positions >= page.start_index() - 1) & (positions < page.end_index()))
@@ -228,6 +237,7 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
         "rows": rows,
         "heads": [form.labels[key] for key in conditions],
         "page": page,
+        "condition_page": condition_page,
         "display": display,
         "is_share": page_scores.is_binary,
         "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",

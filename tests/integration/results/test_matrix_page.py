@@ -13,8 +13,10 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.grading.scoring import grade
+from grading_app.views import items
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
+from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +44,21 @@ def make_sums(*, samples=2, answers=()):
 
 def _build_answer(answers, name, item, _dimension, index):
     return answers.get((item.key, name, index), item.target if index < RIGHT[item.key][name] else "99")
+
+
+def test_many_conditions_have_pages_and_those_with_missing_scores_come_first(client, monkeypatch):
+    sums = make_sums(answers={("item-3", "b", 0): "I do not know."})
+    client.force_login(sums.owner)
+    address = reverse("experiment_matrix", args=[sums.slug])
+    whole = client.get(address)
+    assert whole.context["heads"] == ["a", "b"]
+    assert "Pages of conditions" not in whole.content.decode()
+    monkeypatch.setattr(items, "MAX_CONDITIONS", 1)
+    first, second = (client.get(address, {"columns": columns, "sort": "dataset"}) for columns in (1, 2))
+    assert [page.context["heads"] for page in (first, second)] == [["b"], ["a"]]
+    assert "Conditions 1 to 1 of 2" in page_text(first)
+    assert 'href="?columns=2&amp;sort=dataset"' in first.content.decode()
+    assert "4 items, 2 conditions" in page_text(second)
 
 
 @shared_rows
