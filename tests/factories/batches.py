@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
-from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
@@ -80,6 +79,10 @@ def kill_at(moment):
     return crash
 
 
+SQL_THREAD = ThreadPoolExecutor(1)
+"""The thread of the statements of all batch workers. It keeps its connection, because a new backend plans slowly."""
+
+
 def drive_batches(steps=50, crash=None, until=None):
     """Run a worker that creates and processes batches step by step, without waiting.
 
@@ -88,12 +91,10 @@ def drive_batches(steps=50, crash=None, until=None):
     worker = WorkerRegistration()
 
     async def run_worker():
-        thread = ThreadPoolExecutor(1)
-
         async def run_sql(statement):
             if crash:
                 crash(f"before {statement.func.__name__}")
-            result = await asyncio.get_running_loop().run_in_executor(thread, statement)
+            result = await asyncio.get_running_loop().run_in_executor(SQL_THREAD, statement)
             if crash:
                 crash(f"after {statement.func.__name__}")
             return result
@@ -101,7 +102,7 @@ def drive_batches(steps=50, crash=None, until=None):
         batch_worker = BatchWorker(run_sql, worker.worker_id)
         try:
             for _ in range(steps):
-                await asyncio.get_running_loop().run_in_executor(thread, end_all_waits)
+                await asyncio.get_running_loop().run_in_executor(SQL_THREAD, end_all_waits)
                 await batch_worker.sql(admit_batches)
                 if not await batch_worker.step() or (until and await batch_worker.sql(until)):
                     return
@@ -109,8 +110,6 @@ def drive_batches(steps=50, crash=None, until=None):
             raise AssertionError("the batches did not come to an end")
         finally:
             await gateway.close_session()
-            await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
-            thread.shutdown()
 
     asyncio.run(run_worker())
 
