@@ -65,6 +65,24 @@ def get_table(document, name):
     return next(block.table for block in document.list_blocks(TableBlock) if block.table.name == name)
 
 
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ((None, None), "The cost of 2 calls is unknown."),
+        ((None, 0), "2 calls cost $0.00 in all. The cost of 1 call is unknown and not in these sums."),
+        ((1, None), "2 calls cost $1.00 in all. The cost of 1 call is unknown and not in these sums."),
+    ],
+)
+def test_a_report_does_not_say_that_calls_of_unknown_cost_were_free(costs, expected):
+    experiment = factories.make_experiment("free", dataset=factories.make_dataset("two", items=2))
+    (run,) = factories.make_runs(experiment)
+    trials = factories.plan_trials(run, answer=lambda *_: {"answer": "x"})
+    for trial, cost in zip(trials, costs, strict=True):
+        factories.make_attempt(trial, cost_usd=cost)
+    text = re.sub(" +", " ", join_texts(build_document(experiment), "costs"))
+    assert text.removeprefix("The budget was $5.00. ") == expected
+
+
 @pytest.mark.slow
 def test_every_section_is_written_from_rows(study):
     document = build_document(study)

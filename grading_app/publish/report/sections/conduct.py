@@ -148,17 +148,24 @@ def write_costs(source: ReportSource) -> list[Block | None]:
     total = Sums.add_up(by_stage)
     ledger = source.get_url("experiment_ledger")
     judges = ", including those of judges" if source.judge_conditions else ""
+    has_cost = total.unpriced < total.calls or total.paid_usd
     return [
         make_paragraph(
             budget,
             make_sentence(
                 f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all{judges}. ",
                 ledger,
-            ),
+            )
+            if has_cost
+            else None,
             make_sentence(f"At list prices, they would have cost {format_money(total.list_usd)}. ", ledger)
             if total.saved_usd
             else None,
-            make_sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not in these sums.", ledger)
+            make_sentence(
+                f"The cost of {count_noun(total.unpriced, 'call')} is unknown"
+                f"{' and not in these sums' if has_cost else ''}.",
+                ledger,
+            )
             if total.unpriced
             else None,
         ),
