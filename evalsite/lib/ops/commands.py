@@ -128,11 +128,12 @@ class VerbCommand(OutputCommand):
 def choose_format(options: Mapping[str, Any], formats: Iterable[str], default: str = "") -> str:
     """Return the format that `--format` names, or else the suffix of the path of `--out`.
 
-    The default is for a path without a suffix, such as the standard output. Without one, or with the suffix of another
-    format, the command ends with exit code 2.
+    The default is for a path without a suffix, such as the standard output, and for `.txt`. Without one, or with the
+    suffix of another format, the command ends with exit code 2.
     """
     suffix = PurePath(options["out"]).suffix.removeprefix(".").lower()
-    file_format = str(options["format"] or {"tex": "latex"}.get(suffix, suffix) or default)
+    named = {"txt": "", "tex": "latex", "ndjson": "jsonl"}.get(suffix, suffix)
+    file_format = str(options["format"] or named or default)
     if file_format not in formats and not options["format"]:
         endings = ", ".join(f".{one}" for one in formats)
         refuse_input(f"--out: the name must end in one of {endings}; or name the format with --format")

@@ -90,7 +90,16 @@ def test_an_unwritable_chunk_ends_the_export_and_leaves_no_file(tmp_path, pieces
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "starts"), [("t.jsonl", b"{"), ("t", b"experiment,"), ("t.parquet", b"PAR1")])
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [
+        ("t.jsonl", b"{"),
+        ("t.ndjson", b"{"),
+        ("t", b"experiment,"),
+        ("t.txt", b"experiment,"),
+        ("t.parquet", b"PAR1"),
+    ],
+)
 def test_the_suffix_of_the_path_names_the_format(experiment, tmp_path, name, starts):
     call_command("export", "pilot", "--out", str(tmp_path / name))
     assert (tmp_path / name).read_bytes().startswith(starts)
