@@ -21,6 +21,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as generated
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from tests.factories.database_thread import DATABASE_THREAD, reset_session
+
 pytest_plugins = ["tests.chromium", "tests.forked_readers", "tests.prepared_database", "tests.template_database"]
 
 MADE_BY_MIGRATIONS = {
@@ -102,6 +104,8 @@ def django_db_setup(django_db_setup, django_db_blocker):
             name = connection.ops.quote_name(connection.settings_dict["NAME"])
             cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
         connection.close()  # The next session begins with it.
+    yield
+    DATABASE_THREAD.close_connections()  # Else the database cannot be dropped.
 
 
 NUMBERS = itertools.count(1)
@@ -222,8 +226,7 @@ def roll_back(cls):
 def begin_session_again(self):
     """Return whether to connect again after a transactional test: its settings, locks and listening end here."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP")
+        reset_session()
     except DatabaseError:
         return True
     return False

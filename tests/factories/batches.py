@@ -1,7 +1,6 @@
 """Batched runs, and a batch worker that can be crashed: real rows, a simulated provider over HTTP."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
@@ -13,6 +12,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.models import Endpoint, ProviderBatch, Run
 from tests import factories
+from tests.factories.database_thread import DATABASE_THREAD
 
 PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output_tokens": 100}
 
@@ -79,10 +79,6 @@ def kill_at(moment):
     return crash
 
 
-SQL_THREAD = ThreadPoolExecutor(1)
-"""The thread of the statements of all batch workers. It keeps its connection, because a new backend plans slowly."""
-
-
 def drive_batches(steps=50, crash=None, until=None):
     """Run a worker that creates and processes batches step by step, without waiting.
 
@@ -94,7 +90,7 @@ def drive_batches(steps=50, crash=None, until=None):
         async def run_sql(statement):
             if crash:
                 crash(f"before {statement.func.__name__}")
-            result = await asyncio.get_running_loop().run_in_executor(SQL_THREAD, statement)
+            result = await asyncio.get_running_loop().run_in_executor(DATABASE_THREAD, statement)
             if crash:
                 crash(f"after {statement.func.__name__}")
             return result
@@ -102,7 +98,7 @@ def drive_batches(steps=50, crash=None, until=None):
         batch_worker = BatchWorker(run_sql, worker.worker_id)
         try:
             for _ in range(steps):
-                await asyncio.get_running_loop().run_in_executor(SQL_THREAD, end_all_waits)
+                await asyncio.get_running_loop().run_in_executor(DATABASE_THREAD, end_all_waits)
                 await batch_worker.sql(admit_batches)
                 if not await batch_worker.step() or (until and await batch_worker.sql(until)):
                     return

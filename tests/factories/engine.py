@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
-from django.db import connection
+from django.db import connection, connections
 from django.utils import timezone
 
 from runs_app.batches.batch_worker import BatchWorker
@@ -21,6 +21,7 @@ from runs_app.llm.calls import CallReply
 from runs_app.llm.http_transport import close_session
 from runs_app.models import Run, Trial
 from tests import factories
+from tests.factories.database_thread import DATABASE_THREAD, reset_session
 
 IN_FLIGHT = 16
 
@@ -50,7 +51,14 @@ def build_reply(text="ready", **fields):
 
 
 class EagerDrain(Drain):
-    """A drain that polls for work without waiting."""
+    """A drain that polls for work without waiting, and leaves its connection to the next."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._thread = DATABASE_THREAD
+
+    async def _sql(self, work, *arguments):
+        return await super()._sql(reset_session if work == connections.close_all else work, *arguments)
 
     async def _wait(self, seconds):
         await super()._wait(min(seconds, 0.02))

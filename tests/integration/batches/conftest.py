@@ -1,15 +1,6 @@
 import pytest
-from django.db import connections
 
 from runs_app.simulator import SimulatorConfig, simulator_process
-from tests.factories.batches import SQL_THREAD
-
-
-@pytest.fixture(autouse=True, scope="session")
-def connection_of_batches(django_db_setup):
-    """Close the connection of all batch workers before the database is dropped."""
-    yield
-    SQL_THREAD.submit(connections.close_all).result()
 
 
 @pytest.fixture(scope="session")
