@@ -92,7 +92,8 @@ def test_a_form_error_lists_the_choices(client):
     ],
 )
 def test_a_command_lists_the_choices(judged, tmp_path, command, listed):
-    out = [] if command[0] == "grade" else ["--out", str(tmp_path / "out.zip")]
+    name = "out.csv" if command[0] == "export" else "out.zip"
+    out = [] if command[0] == "grade" else ["--out", str(tmp_path / name)]
     with pytest.raises(CommandError) as caught:
         call_command(*command, *out)
     assert caught.value.returncode == 2
