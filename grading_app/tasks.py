@@ -6,6 +6,7 @@ from django.conf import settings
 
 from datasets_app.models import BackgroundJob
 from evalsite.lib.history import record_changes
+from evalsite.lib.sql import analyze_grown_tables
 from grading_app.grading.judging.item_rubrics import collect_all_texts
 from grading_app.grading.judging.judge_plan import ask_judges
 from grading_app.grading.judging.verdict_reader import read_verdicts
@@ -54,6 +55,7 @@ def grade_experiment(
 
 def store_results(experiment: Experiment) -> None:
     """Store what the first reader of a finished experiment would wait for. More of a large one is stored on request."""
+    analyze_grown_tables()
     get_results(BoardQuery(experiment))
     with store_all_values():
         count_rows(experiment)
@@ -65,6 +67,7 @@ def compute_aggregates(keys: list[int]) -> None:
     """Compute cached aggregates that pages requested."""
     from django_q.tasks import async_task
 
+    analyze_grown_tables()
     if remaining := compute_rows(keys, seconds=SECONDS):
         async_task(TASK, remaining)
 

@@ -37,6 +37,21 @@ def load_catalogue() -> None:
         connection.close()
 
 
+GROWN_TABLES = """SELECT t.relid::regclass::text FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid
+    WHERE t.schemaname = current_schema() AND t.n_mod_since_analyze > greatest(c.reltuples, 0)"""
+
+
+def analyze_grown_tables() -> None:
+    """Renew the planner's statistics of tables with more changes than rows. Skip those that another session maintains.
+
+    Autovacuum waits up to a minute, and never analyses a table with fewer than 50 changes, such as that of conditions.
+    The planner then takes the answers of a new site for one row, and may compare each of them with all others.
+    """
+    if names := [name for (name,) in fetch_rows(GROWN_TABLES)]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE (SKIP_LOCKED) {', '.join(names)}")
+
+
 class OctetLength(Func):
     """The size of a text in bytes. The database knows it without reading the text."""
 

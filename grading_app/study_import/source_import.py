@@ -19,6 +19,7 @@ from datasets_app.importing.limited_reader import Watch
 from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import CurationError
+from evalsite.lib.sql import analyze_grown_tables
 from grading_app.study_import.study import NAMES_OF_FILE, DesignNames
 from runs_app.models import Dimension
 
@@ -104,6 +105,7 @@ class SourceImport(ABC, Generic[Source]):
             raise FileError(f"{self.name}: the database refuses a row: {str(error).splitlines()[0][:300]}") from error
         except CurationError as error:
             raise FileError(f"{self.name} cannot be imported: {error}") from error
+        analyze_grown_tables()
         report.renamed = self.renamed
         return report
 
