@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
+from evalsite.lib.ops.call_stack import call_with_room
 from evalsite.lib.ops.installation import COMMAND, get_data_dir
 
 WITHOUT_DATABASE = frozenset(
@@ -143,7 +144,7 @@ def main() -> None:
             refuse_unknown()
             os.environ["EVALSITE_DATA_DIR"] = str(get_data_dir())  # Child processes have another working directory.
             with database(), explain_failures():
-                execute()
+                call_with_room(execute)
     except PostgresError as error:
         sys.exit(str(error))
     except SettingError as error:

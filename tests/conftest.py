@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from _pytest.main import pytest_cmdline_main as run_session
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.models import Session
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as generated
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from evalsite.lib.ops.call_stack import call_with_room
 from tests.factories.database_thread import DATABASE_THREAD, reset_session
 
 pytest_plugins = ["tests.chromium", "tests.forked_readers", "tests.prepared_database", "tests.template_database"]
@@ -64,6 +66,11 @@ def pytest_configure(config):
     with patch.dict(postgres.SETTINGS, careless):
         stack.enter_context(postgres.Embedded(settings.DATA_DIR / "postgres").running())
     config.add_cleanup(stack.close)
+
+
+def pytest_cmdline_main(config):
+    """Run the tests of each process with room for their calls, as the site's pages and commands run."""
+    return call_with_room(run_session, config) if hasattr(config, "workerinput") else None
 
 
 def count_shared_rows(item):

@@ -22,6 +22,7 @@ from django.utils.module_loading import import_string
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from evalsite.lib.ops import handover
+from evalsite.lib.ops.call_stack import call_with_room
 from evalsite.lib.ops.web_connections import (
     HEAD_BYTES,
     HEAD_S,
@@ -182,7 +183,7 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         conn.parser.unreader.unread(conn.take_request())
         threads = self.page_threads if conn.sock.is_complete else self.upload_threads
         with threads.process(conn.sock):
-            return super().handle(conn)
+            return call_with_room(super().handle, conn)
 
     # Sending responses.
 
