@@ -103,6 +103,11 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_unconfigure():
+    """Let the end of the process find all objects. duckdb would name those that it does not find on the terminal."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
     """The tests' database does not wait for the disk, because it need not survive a crash."""

@@ -3,9 +3,22 @@
 Their uploads are read by new processes, as on a site.
 """
 
+import re
 from pathlib import Path
 
 import pytest
+
+QUICK = re.compile(r"\bmark\.quick\b")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Import no file without a quick test if slow tests are left out."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return (
+        True
+        if config.option.markexpr == "not slow" and is_test and not QUICK.search(collection_path.read_text())
+        else None
+    )
 
 
 def pytest_collection_modifyitems(items):
