@@ -246,7 +246,9 @@ class _ItemBuilder:
                         "category", self._evaluate(row, "category"), self.limits.category_chars
                     ).strip(),
                     metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
-                    norms=tuple(read_norm(key, *cells) for cells in find_norm_cells(row, self.bound.norms)),
+                    norms=tuple(
+                        read_norm(row, key, *cells, self.report) for cells in find_norm_cells(row, self.bound.norms)
+                    ),
                 )
             except BadField as error:
                 self.report.error(row, error.field, str(error))

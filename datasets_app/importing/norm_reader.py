@@ -71,13 +71,23 @@ def find_norm_cells(row: TableRow, columns: Mapping[str, tuple[str, str]]) -> It
             yield dimension, statistics
 
 
-def read_norm(key: str, dimension: str, statistics: NormCells) -> NormRecord:
-    """Return the norm in these cells. Raise BadField, which names the column or the dimension."""
+def read_norm(row: TableRow, key: str, dimension: str, statistics: NormCells, report: ReadingReport) -> NormRecord:
+    """Return the norm in these cells of a row. Raise BadField, which names the column or the dimension.
+
+    The report warns once per file that a number was read with a decimal comma.
+    """
     values: dict[str, float | None] = {}
     for statistic in STATISTICS:
         column, cell = statistics.get(statistic, (statistic, None))
         try:
-            values[statistic] = _parse_number(statistic, cell)
+            text = to_text(cell).strip()
+            if row.decimal_comma and DECIMAL_COMMA.match(text):
+                number = text.replace(",", ".")
+                if not report.has_decimal_commas:
+                    report.has_decimal_commas = True
+                    report.warning(row, column, f"{text!r} is read as {number}; this file's norms have decimal commas")
+                text = number
+            values[statistic] = _parse_number(statistic, text)
         except ValueError as error:
             raise BadField(column, str(error)) from None
     mean, sd, n = (values[statistic] for statistic in STATISTICS)
@@ -86,9 +96,8 @@ def read_norm(key: str, dimension: str, statistics: NormCells) -> NormRecord:
     return NormRecord(key, dimension, mean, sd, None if n is None else int(n))
 
 
-def _parse_number(statistic: str, cell: Any) -> float | None:
+def _parse_number(statistic: str, text: str) -> float | None:
     """Return a finite number, or None for a blank cell. Raise ValueError if it is invalid for the statistic."""
-    text = to_text(cell).strip()
     if not text:
         return None
     try:
@@ -190,7 +199,7 @@ class _NormTable:
             cells = [(dimension, {name: (column, row.values.get(column)) for name, column in columns.items()})]
         for dimension, statistics in cells:
             try:
-                yield read_norm(key, dimension, statistics)
+                yield read_norm(row, key, dimension, statistics, self.report)
             except BadField as error:
                 self.report.error(row, error.field, str(error))
 

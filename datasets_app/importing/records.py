@@ -43,11 +43,15 @@ class BadField(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One record of a table. `number` counts from 1; `line` is its first line in the file, or None if unknown."""
+    """One record of a table. `number` counts from 1; `line` is its first line in the file, or None if unknown.
+
+    decimal_comma: whether a comma in a number can only be a decimal comma, as in CSV with semicolons.
+    """
 
     number: int
     line: int | None
     values: dict[str, Any]
+    decimal_comma: bool = False
 
 
 def to_text(value: Any) -> str:
@@ -94,7 +98,7 @@ class ReadingReport:
     """The errors and warnings of a file. The first `keep` of each are stored; all are counted.
 
     With `leaves_out`, an error of a row only leaves it out, with a warning. `left_out` are these rows, each with its
-    cells as text and its "problem".
+    cells as text and its "problem". `has_decimal_commas` is true after the warning about the first one.
     """
 
     keep: int = LIMITS.remarks
@@ -105,6 +109,7 @@ class ReadingReport:
     leaves_out: bool = False
     left_out: list[dict[str, str]] = field(default_factory=list)
     left_out_total: int = 0
+    has_decimal_commas: bool = False
 
     def error(self, row: TableRow | None, where: str, message: str) -> None:
         if self.leaves_out and row is not None:

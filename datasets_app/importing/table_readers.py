@@ -249,7 +249,7 @@ def read_csv(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[lis
     reader = csv.reader(_iterate_lines(_open_text(file, encoding), limits), delimiter=delimiter, strict=True)
     _, cells = next(_iterate_records(reader), (0, []))
     columns = _name_columns(cells, report, limits)
-    return [name for name in columns if name], _iterate_csv_rows(reader, columns, report)
+    return [name for name in columns if name], _iterate_csv_rows(reader, columns, report, delimiter != ",")
 
 
 def _iterate_lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
@@ -309,9 +309,12 @@ def _name_columns(cells: list[str], report: ReadingReport, limits: Limits) -> li
     return names
 
 
-def _iterate_csv_rows(reader: Any, columns: list[str], report: ReadingReport) -> Iterator[TableRow]:
+def _iterate_csv_rows(
+    reader: Any, columns: list[str], report: ReadingReport, decimal_comma: bool
+) -> Iterator[TableRow]:
     for number, (line, cells) in enumerate(_iterate_records(reader), 1):
-        row = TableRow(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+        values = {name: cell for name, cell in zip(columns, cells, strict=False) if name}
+        row = TableRow(number, line, values, decimal_comma)
         if len(cells) != len(columns):
             report.error(row, "row", f"has {len(cells)} cells where the header has {len(columns)}")
             continue

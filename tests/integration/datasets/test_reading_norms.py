@@ -73,6 +73,23 @@ def test_impossible_numbers_are_errors(cells, message):
     assert list_messages(reading.report.errors) == [f"row 1 (line 2), {message}"]
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_are_read_where_commas_do_not_separate_columns(delimiter):
+    text = "key;v_mean;v_sd;v_n\nBark 5;4,25;-0,5;9\nCat 2;3;0,75;9\nAcorns 1;1.234,5;1;9\n".replace(";", delimiter)
+    reading = read_norms(build_upload(text), ITEMS)
+    assert reading.norms == [NormRecord("Cat 2", "v", 3.0, 0.75, 9)]
+    assert list_messages(reading.report.errors) == [
+        "row 1 (line 2), v_sd: an sd of -0.5 is negative",
+        "row 3 (line 4), v_mean: '1.234,5' is not a number",
+    ]
+    assert list_messages(reading.report.warnings)[0] == (
+        "row 1 (line 2), v_mean: '4,25' is read as 4.25; this file's norms have decimal commas"
+    )
+    items = read_items(build_upload("id;text;v_mean\na;Q;4,5\nb;R;3,5\n"))
+    assert [norm.mean for item in items.items for norm in item.norms] == [4.5, 3.5]
+    assert len(items.report.warnings) == 1
+
+
 def test_blank_cells_give_no_norm():
     reading = read_norms(build_upload("key,v_mean,v_sd\nBark 5,,\nCat 2,3,\n"), ITEMS)
     assert (reading.ok, [norm.key for norm in reading.norms]) == (True, ["Cat 2"])
