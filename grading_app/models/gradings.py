@@ -5,6 +5,7 @@ The database stores each replaced verdict as a `SupersededVerdict` row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -343,6 +344,15 @@ class Adjudication(models.Model):
 
     def __str__(self) -> str:
         return f"{self.score:g}: {self.reason[:60]}"
+
+
+def count_verdicts(condition: models.Q, *fields: str) -> list[tuple[Any, ...]]:
+    """Return (value of each field, number) of gradings and preferences together, the most frequent first."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for verdicts in (Grading.objects.filter(condition), Preference.objects.filter(condition)):
+        for *values, n in verdicts.order_by().values_list(*fields).annotate(n=models.Count("pk")):
+            counts[tuple(values)] += n
+    return sorted(((*values, n) for values, n in counts.items()), key=lambda row: (-row[-1], row))
 
 
 @contextmanager

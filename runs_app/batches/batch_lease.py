@@ -12,11 +12,11 @@ from django.db import connection, models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
-from evalsite.lib.sql import fetch_rows
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.recorder import Result
 from runs_app.engine.recovery import record_each
+from runs_app.llm.calls import ErrorClass
 from runs_app.models import ProviderBatch, Run, Trial
 
 S = ProviderBatch.Status
@@ -30,14 +30,6 @@ WHERE id = (SELECT id FROM runs_app_providerbatch
         AND (lease_until IS NULL OR lease_until <= clock_timestamp())
     ORDER BY next_poll_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id
-"""
-
-HELD_TRIALS = """
-SELECT t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd,
-    t.error_class = 'response_format_unsupported'
-FROM runs_app_trial t WHERE t.run_id = %s AND t.status = 'running' AND t.token = %s AND t.id > %s
-    AND (%s::bigint[] IS NULL OR t.id = ANY(%s))
-ORDER BY t.id LIMIT %s
 """
 
 
@@ -118,26 +110,26 @@ class BatchLease:
 
     def list_held_claims(self, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
         """Return the next CHUNK_SIZE claims that this batch still holds, by trial id. `among` limits the trials."""
-        trial_ids = None if among is None else sorted(among)
-        batch = self.batch
-        rows = fetch_rows(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
-        return [self._build_claim(row) for row in rows]
-
-    def _build_claim(self, row: tuple[Any, ...]) -> Claim:
-        trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
-        return Claim(
-            trial_id=trial_id,
-            counter_keys=self.counter_keys,
-            token=self.batch.key,
-            item_id=item_id,
-            dimension_id=dimension_id,
-            sample_idx=sample_idx,
-            attempts=attempts,
-            yields=yields,
-            reserved_usd=reserved,
-            batched=True,
-            without_schema=refused_schema,
+        held = Trial.objects.filter(
+            run=self.batch.run_id, status=Trial.Status.RUNNING, token=self.batch.key, pk__gt=after
         )
+        trials = held if among is None else held.filter(pk__in=among)
+        return [
+            Claim(
+                trial_id=trial.pk,
+                counter_keys=self.counter_keys,
+                token=self.batch.key,
+                item_id=trial.item_id or 0,
+                dimension_id=trial.dimension_id,
+                sample_idx=trial.sample_idx,
+                attempts=trial.attempts,
+                yields=trial.yields,
+                reserved_usd=trial.reserved_usd,
+                batched=True,
+                without_schema=trial.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED,
+            )
+            for trial in trials.order_by("pk")[:CHUNK_SIZE]
+        ]
 
     def release_trials(self, *, wait_s: float | None = None) -> int:
         """Release all trials that the batch still holds, because no call was made for them. Return how many."""

@@ -13,9 +13,11 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
@@ -75,13 +77,6 @@ WHERE r.status = 'running' AND r.is_batched AND r.n_pending > 0
                 AND t.dimension_id IS NOT DISTINCT FROM q.dimension_id
             WHERE t.status IN ('pending', 'running'))))
 ORDER BY e.priority DESC, r.id
-"""
-
-
-HAS_DUE = """
-SELECT EXISTS (SELECT FROM runs_app_providerbatch WHERE status = ANY(%s)
-    AND next_poll_at <= clock_timestamp() + %s * interval '1 second'
-    AND (lease_until IS NULL OR lease_until <= clock_timestamp()))
 """
 
 
@@ -206,7 +201,9 @@ def has_due_batches(within_s: float = 0.0) -> bool:
     """Return whether a batch can be created now, or continued within these seconds."""
     if list_runs_with_work():
         return True
-    return bool(fetch_rows(HAS_DUE, [list(ProviderBatch.OPEN), within_s])[0][0])
+    is_free = Q(lease_until=None) | Q(lease_until__lte=Now())
+    end = Now() + timedelta(seconds=within_s)
+    return ProviderBatch.objects.filter(is_free, status__in=ProviderBatch.OPEN, next_poll_at__lte=end).exists()
 
 
 def admit_batches() -> list[int]:

@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator
 from decimal import Decimal
 
-from django.db.models.functions import Now
+from django.db.models import Count, Q, Sum
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from evalsite.lib.sql import fetch_rows
 from runs_app.batches.batch_lease import BatchLease
 from runs_app.batches.protocol import (
     MIN_POLL_S,
@@ -35,7 +35,7 @@ from runs_app.engine.recovery import record_each
 from runs_app.engine.requests import PreparedRequest
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
-from runs_app.models import ProviderBatch
+from runs_app.models import Attempt, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -59,14 +59,6 @@ NO_ANSWER = "The batch ended without an answer to this call."
 
 
 UNKNOWN_BATCH = "The provider no longer has this batch."
-
-
-SUMS = """
-SELECT count(*) FILTER (WHERE outcome = 'ok'),
-    count(*) FILTER (WHERE outcome IN ('transient', 'permanent', 'endpoint')),
-    coalesce(sum(cost_usd), 0)
-FROM runs_app_attempt WHERE run_id = %s AND token = %s
-"""
 
 
 async def poll_batch(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:
@@ -248,8 +240,12 @@ def handle_unknown_batch(lease: BatchLease) -> None:
 
 def _sum_attempts(batch: ProviderBatch) -> dict[str, int | Decimal]:
     """Return the sums over the attempts with the batch's key. A repeated collection yields the same sums."""
-    ((answered, failed, spent),) = fetch_rows(SUMS, [batch.run_id, batch.key])
-    return {"n_answered": answered, "n_failed": failed, "spent_usd": spent}
+    failures = (Attempt.Outcome.TRANSIENT, Attempt.Outcome.PERMANENT, Attempt.Outcome.ENDPOINT)
+    return Attempt.objects.filter(run=batch.run_id, token=batch.key).aggregate(
+        n_answered=Count("pk", filter=Q(outcome=Attempt.Outcome.OK)),
+        n_failed=Count("pk", filter=Q(outcome__in=failures)),
+        spent_usd=Coalesce(Sum("cost_usd"), Decimal(0)),
+    )
 
 
 def end_unsubmitted(lease: BatchLease, reason: str) -> None:

@@ -208,15 +208,10 @@ def _build_result_columns(tally: Tally | PointRatings) -> dict[str, Any]:
     return {"items": tally.items, "mean": mean, "spread": spread}
 
 
-REOPEN = """
-UPDATE runs_app_point SET status = 'open' WHERE run_id = %s AND n_failed > 0 AND status <> 'cancelled'
-"""
-
-
 def reopen_points(run_id: int) -> None:
     """Reopen the points with failed trials, because these trials got new attempts. The caller has locked the run."""
-    with connection.cursor() as cursor:
-        cursor.execute(REOPEN, [run_id])
+    points = Point.objects.filter(run=run_id, n_failed__gt=0).exclude(status=Point.Status.CANCELLED)
+    points.update(status=Point.Status.OPEN)
 
 
 @dataclass(slots=True)

@@ -22,12 +22,14 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection
+from django.db.models import F
 
 from runs_app.engine.endpoint_state import LOCK_ENDPOINT, EndpointState, build_endpoint_state
 from runs_app.engine.fair_share import Demand
 from runs_app.engine.prepared_sql import Statement, execute, fetch_and_commit, fetch_pipelined, to_pg_json
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.engine.run_lifecycle import finish_runs, is_rejected_too_often
+from runs_app.models import Run
 from runs_app.stopping.rules import find_stop_reason
 
 ZERO = Decimal(0)
@@ -210,7 +212,6 @@ class CounterDeltas:
 # The claimed trials of the run `r`, looked up run by run: no index begins with the status. OFFSET 0 keeps the planner
 # from merging it into a join, for which it may read the whole table.
 RUNNING_TRIALS = "(SELECT * FROM runs_app_trial WHERE run_id = r.id AND status = 'running' OFFSET 0)"
-ADD_PENDING = "UPDATE runs_app_run SET n_pending = n_pending + %s WHERE id = %s"
 
 
 def add_pending(run_id: int, n: int) -> None:
@@ -218,7 +219,7 @@ def add_pending(run_id: int, n: int) -> None:
 
     The endpoint needs no lock, because none of these trials is in flight yet.
     """
-    execute(ADD_PENDING, n, run_id)
+    Run.objects.filter(pk=run_id).update(n_pending=F("n_pending") + n)
 
 
 def lock_counter_rows(rows: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:

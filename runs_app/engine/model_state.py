@@ -74,7 +74,6 @@ COUNT_TIMEOUT = """
 UPDATE runs_app_languagemodel SET stalls = CASE WHEN stalls + 1 >= %s THEN 0 ELSE stalls + 1 END
 WHERE id = %s RETURNING stalls
 """
-RESET_TIMEOUTS = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
 
 
 def note_call(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
@@ -85,8 +84,7 @@ def note_call(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
     if call.get("error_class") == ErrorClass.TIMEOUT:
         return _count_timeout(model_id, actor)
     if call["outcome"] == Attempt.Outcome.OK:
-        with connection.cursor() as cursor:
-            cursor.execute(RESET_TIMEOUTS, [model_id])
+        LanguageModel.objects.filter(pk=model_id, stalls__gt=0).update(stalls=0)
     return False
 
 

@@ -257,9 +257,6 @@ def _select_attempts_of_existing_runs(
     return existing
 
 
-END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[])"
-
-
 def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
     """Cancel trials that wait for a retry in a run that was cancelled meanwhile. They would wait forever."""
     waiting = [
@@ -272,7 +269,8 @@ def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
         result.status, result.wait_s = Trial.Status.CANCELLED, None
         counters.deltas.for_run(result.claim.counter_keys).move("pending", "cancelled")
     if waiting:
-        execute(END_CANCELLED, [result.claim.trial_id for result in waiting])
+        trials = Trial.objects.filter(pk__in=[result.claim.trial_id for result in waiting])
+        trials.update(status=Trial.Status.CANCELLED, not_before=None)
 
 
 STORE_REPLIES = """

@@ -17,7 +17,6 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from evalsite.lib.sql import fetch_rows
 from runs_app.engine.admission import Claim, claim_trials
 from runs_app.engine.counters import RUNNING_TRIALS, CounterKeys, lock_counter_rows, lock_counters
-from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.engine.recorder import Result, record_results
 from runs_app.llm.calls import ErrorClass
 from runs_app.models import Attempt, Run, Trial
@@ -34,12 +33,6 @@ JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE r.n_running > 0 AND t.worker_id = %s
 """  # noqa: S608 - a constant
-CLAIMABLE_RUNS = """
-SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
-JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s
-ORDER BY r.id
-"""
 
 
 def is_out_of_resources(error: Exception) -> bool:
@@ -98,7 +91,10 @@ def _build_claim(row: tuple[Any, ...]) -> Claim:
 def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim]:
     """Claim at most `limit` trials run by run, after the claim for all runs failed. Stop each run that fails alone."""
     claims: list[Claim] = []
-    for counter_keys in [CounterKeys(*row) for row in fetch_prepared(CLAIMABLE_RUNS, endpoint_id)]:
+    runs = Run.objects.filter(status=Run.Status.RUNNING, n_pending__gt=0, is_batched=False)
+    of_endpoint = runs.filter(condition__model__endpoint=endpoint_id).order_by("pk")
+    keys = of_endpoint.values_list("pk", "experiment", "condition__model__endpoint")
+    for counter_keys in [CounterKeys(*row) for row in keys]:
         if len(claims) >= limit:
             break
         try:

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
+from django.db.models import Q
+
 from evalsite.lib.sql import PAGE_ROWS, fetch_rows, iterate_key_ranges, open_raw_cursor
 from grading_app.grading.judging import panels
 from grading_app.grading.judging.verdicts import KEYS, Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
-from grading_app.models.gradings import allow_superseding
+from grading_app.models.gradings import allow_superseding, count_verdicts
 from runs_app.models import Experiment, Run
 
 DONE_REPLIES = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
@@ -160,15 +162,6 @@ def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-STORED = """SELECT parse_error, count(*) FROM (
-    SELECT parse_error FROM grading_app_grading
-    WHERE condition_id = %(condition)s AND judged_by_id IS NOT NULL AND created_at >= %(since)s
-    UNION ALL
-    SELECT parse_error FROM grading_app_preference
-    WHERE condition_id = %(condition)s AND judged_by_id IS NOT NULL AND created_at >= %(since)s) stored
-GROUP BY 1 ORDER BY 2 DESC, 1"""
-
-
 def read_database_time() -> datetime:
     """Return the time by the clock that dates verdicts."""
     return cast(datetime, fetch_rows("SELECT now()")[0][0])
@@ -178,27 +171,20 @@ def count_stored_verdicts(conditions: Iterable[GradeCondition], since: datetime)
     """Return the verdicts stored since this time of the database, by this process or by a worker of the queue."""
     report = []
     for condition in conditions:
-        counts = dict(fetch_rows(STORED, {"condition": condition.pk, "since": since}))
+        by_call = Q(condition=condition, judged_by__isnull=False, created_at__gte=since)
+        counts = dict(count_verdicts(by_call, "parse_error"))
         unread = Counter({code: n for code, n in counts.items() if code})
         report.append(VerdictReport(condition, sum(counts.values()), unread))
     return report
 
 
-UNREADABLE = """
-SELECT r.condition_id, r.wave_id, errors.parse_error, count(*) FROM (
-    SELECT judged_by_id, parse_error FROM grading_app_grading WHERE condition_id = ANY(%(judges)s) AND parse_error <> ''
-    UNION ALL
-    SELECT judged_by_id, parse_error FROM grading_app_preference
-    WHERE condition_id = ANY(%(judges)s) AND parse_error <> '') errors
-JOIN runs_app_trial v ON v.id = errors.judged_by_id JOIN runs_app_run r ON r.id = v.run_id
-GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
-"""
-
-
 def count_unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
     """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
+    unread = Q(condition__in=list(judges), judged_by__isnull=False) & ~Q(parse_error="")
     counts: dict[tuple[int, int], dict[str, int]] = {}
-    for condition, wave, code, n in fetch_rows(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))}):
+    for condition, wave, code, n in count_verdicts(
+        unread, "judged_by__run__condition", "judged_by__run__wave", "parse_error"
+    ):
         counts.setdefault((condition, wave), {})[code] = n
     return counts

@@ -9,6 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from django.contrib.postgres.aggregates import Corr
+from django.db.models import Count
+from django.db.models.functions import Length
+
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition, Grading, Preference
@@ -25,9 +29,6 @@ MAX_VERDICTS_PER_REQUEST = 10_000
 """The maximum number of verdicts that are summed while the page waits: 10 ms, 100 with answer lengths, 200 in pairs."""
 MIN_LENGTH_CORRELATION = 0.3  # A correlation of score and length is flagged from this size on ...
 MIN_LENGTH_ANSWERS = 30  # ... if it covers at least this number of answers.
-BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
-    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
-    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
 BY_CODE = """SELECT g.condition_id, g.parse_error, count(*) FROM grading_app_grading g
     WHERE g.condition_id = ANY(%(conditions)s) AND g.parse_error <> '' GROUP BY 1, 2
     UNION ALL SELECT p.condition_id, p.parse_error, count(*) FROM grading_app_preference p
@@ -169,13 +170,15 @@ class VerdictScores:
 def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = ()) -> dict[int, VerdictScores]:
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
-    parameters = {"conditions": [condition.pk for condition in conditions], "judges": judges}
+    keys = [condition.pk for condition in conditions]
     means = _estimate_means(conditions)
-    lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, parameters)}
-    codes = _group_by_condition(fetch_rows(BY_CODE, parameters))
-    notes = _group_by_condition(fetch_rows(BY_NOTE, parameters)) if judges else {}
+    gradings = Grading.objects.filter(condition__in=keys).order_by().values_list("condition")
+    correlations = gradings.annotate(r=Corr("score", Length("trial__answer")), n=Count("score"))
+    lengths = {rule: (r, n) for rule, r, n in correlations}
+    codes = _group_by_condition(fetch_rows(BY_CODE, {"conditions": keys}))
+    notes = _group_by_condition(fetch_rows(BY_NOTE, {"judges": judges})) if judges else {}
     scores: dict[int, VerdictScores] = {}
-    for rule in parameters["conditions"]:
+    for rule in keys:
         length, length_n = lengths.get(rule, (None, 0))
         scores[rule] = VerdictScores(
             means=tuple(means.get(rule, ())),
