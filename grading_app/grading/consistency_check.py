@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,30 +16,28 @@ from grading_app.grading.adaptive_decisions import recount_decided_points
 from grading_app.models import StoredRows
 from runs_app.engine.counters import RUNNING_TRIALS
 from runs_app.models import Attempt, Experiment, LedgerEntry, Run
+from runs_app.models.totals import STATUSES
 
 BATCH = 100  # Runs of one update.
 
+OF_TRIALS = {f"n_{status}": f"count(*) FILTER (WHERE status = '{status}')" for status in STATUSES}
+OF_CALLS = {
+    "n_attempts": "count(*)",
+    "n_permanent": "count(*) FILTER (WHERE outcome = 'permanent')",
+    "n_unpriced": "count(*) FILTER (WHERE cost_usd IS NULL)",
+    "spent_usd": "sum(cost_usd)",
+    "input_tokens": "sum(input_tokens)",
+    "output_tokens": "sum(output_tokens)",
+}
+RUN_COLUMNS = (*OF_TRIALS, *OF_CALLS)
 RUNS = """
-WITH units AS (
-    SELECT run_id, count(*) FILTER (WHERE status = 'pending') AS n_pending,
-        count(*) FILTER (WHERE status = 'running') AS n_running, count(*) FILTER (WHERE status = 'done') AS n_done,
-        count(*) FILTER (WHERE status = 'failed') AS n_failed,
-        count(*) FILTER (WHERE status = 'cancelled') AS n_cancelled
-    FROM runs_app_trial {of_runs} GROUP BY run_id
-), calls AS (
-    SELECT run_id, count(*) AS n_attempts, count(*) FILTER (WHERE outcome = 'permanent') AS n_permanent,
-        count(*) FILTER (WHERE cost_usd IS NULL) AS n_unpriced, coalesce(sum(cost_usd), 0) AS spent_usd,
-        coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens
-    FROM runs_app_attempt {of_runs} GROUP BY run_id
-)
-SELECT r.id, {columns} FROM runs_app_run r LEFT JOIN units ON units.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
+WITH trials AS (SELECT run_id, {of_trials} FROM runs_app_trial WHERE {of_runs} GROUP BY run_id),
+calls AS (SELECT run_id, {of_calls} FROM runs_app_attempt WHERE {of_runs} GROUP BY run_id)
+SELECT r.id, {columns}
+FROM runs_app_run r LEFT JOIN trials ON trials.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
 WHERE r.experiment_id NOT IN (SELECT experiment_id FROM grading_app_storedrows)
     AND r.experiment_id = coalesce(%(experiment)s, r.experiment_id)
 """
-RUN_COLUMNS = (
-    "n_pending", "n_running", "n_done", "n_failed", "n_cancelled",
-    "n_attempts", "n_permanent", "n_unpriced", "spent_usd", "input_tokens", "output_tokens",
-)  # fmt: skip
 
 EXPERIMENTS = """
 SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
@@ -90,42 +88,45 @@ GROUP BY p.id
 # The runs of one experiment. Their keys pass through an array, so the planner looks them up in an index.
 OF_RUNS = "run_id = ANY (ARRAY(SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s))"
 
+TOKENS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+UNUSABLE = ("empty", "truncated", "refused", "unparsed")
+LEDGER_SUMS = {
+    "attempts": "count(*)",
+    "answered": "count(*) FILTER (WHERE outcome = 'ok')",
+    "reused": "count(*) FILTER (WHERE outcome = 'cached')",
+    **{name: f"sum({name})" for name in TOKENS},
+    "list_usd": "sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL)",
+    "paid_usd": "sum(cost_usd)",
+    "cache_saved_usd": "sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND NOT batched)",
+    "batch_saved_usd": "sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND batched)",
+    "reuse_saved_usd": "sum(list_usd - cost_usd) FILTER (WHERE outcome = 'cached')",
+    "unpriced": "count(*) FILTER (WHERE cost_usd IS NULL)",
+    "kept_usd": "sum(kept_usd)",
+    **{kind: f"count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND {kind})" for kind in UNUSABLE},
+}
+"""The columns of a ledger entry, and the SQL that computes each from its attempts."""
+# Preflights do not count kinds of unusable answers. No batch and no cached response answers them.
+PREFLIGHT_SUMS = {
+    **LEDGER_SUMS,
+    "answered": "count(*) FILTER (WHERE status = 'ok')",
+    "cache_saved_usd": "sum(list_usd - cost_usd)",
+    **dict.fromkeys(("reused", "batch_saved_usd", "reuse_saved_usd", *UNUSABLE), "0"),
+}
 # A full join, because an entry without attempts is a difference, and so are attempts without an entry.
 LEDGER = """
 WITH calls AS (
-    SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, count(*) AS attempts,
-        count(*) FILTER (WHERE outcome = 'ok') AS answered, count(*) FILTER (WHERE outcome = 'cached') AS reused,
-        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
-        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
-        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
-        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
-        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND NOT batched) AS cache_saved_usd,
-        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND batched) AS batch_saved_usd,
-        sum(list_usd - cost_usd) FILTER (WHERE outcome = 'cached') AS reuse_saved_usd,
-        count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced, sum(kept_usd) AS kept_usd,
-        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND empty) AS empty,
-        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND truncated) AS truncated,
-        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND refused) AS refused,
-        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND unparsed) AS unparsed
-    FROM runs_app_attempt {of_runs} GROUP BY 1, 2
+    SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, {of_calls}
+    FROM runs_app_attempt WHERE {of_runs} GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
 FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry
-    WHERE run_id NOT IN ({stored_runs}) {and_of_runs} GROUP BY 1, 2) l
+    WHERE run_id NOT IN ({stored_runs}) AND {of_runs} GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
-# Preflights do not count kinds of unusable answers. No batch and no cached response answers them.
 PREFLIGHT_LEDGER = """
 WITH calls AS (
     SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
-        count(*) AS attempts, count(*) FILTER (WHERE status = 'ok') AS answered,
-        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
-        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
-        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
-        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
-        sum(list_usd - cost_usd) AS cache_saved_usd, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
-        sum(kept_usd) AS kept_usd, 0 AS reused, 0 AS batch_saved_usd, 0 AS reuse_saved_usd,
-        0 AS empty, 0 AS truncated, 0 AS refused, 0 AS unparsed
+        {of_calls}
     FROM runs_app_preflight WHERE started_at IS NOT NULL AND finished_at IS NOT NULL GROUP BY 1, 2, 3
 ), entries AS (SELECT *, coalesce(experiment_id, 0) AS experiment FROM runs_app_ledgerentry WHERE run_id IS NULL)
 SELECT coalesce(l.model_id, calls.model_id) || ' of experiment ' || coalesce(l.experiment, calls.experiment)
@@ -135,12 +136,6 @@ FULL JOIN calls ON calls.model_id = l.model_id AND calls.experiment = l.experime
 """
 # Only of decided points, whose grades grading recounts. `answers` is n_total + n_unread.
 POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
-LEDGER_COLUMNS = (
-    "attempts", "answered", "reused",
-    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
-    "list_usd", "paid_usd", "cache_saved_usd", "batch_saved_usd", "reuse_saved_usd", "unpriced", "kept_usd",
-    "empty", "truncated", "refused", "unparsed",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +172,14 @@ def compare_counters(experiment: Experiment | None = None) -> list[Difference]:
     differences = [
         *_compare_rows("run", _build_runs_sql(of_runs), RUN_COLUMNS, key),
         *_compare_rows("experiment", EXPERIMENTS, ("spent_usd", "reserved_usd"), key),
-        *_compare_rows("ledger of run", _build_ledger_sql(LEDGER, of_runs), LEDGER_COLUMNS, key),
+        *_compare_rows("ledger of run", _build_ledger_sql(LEDGER, LEDGER_SUMS, of_runs), LEDGER_SUMS, key),
         *compare_points(experiment),
         *_compare_stored(experiment),
     ]
     if experiment is None:
         differences += [
             *_compare_rows("endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compare_rows("preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+            *_compare_rows("preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER, PREFLIGHT_SUMS), PREFLIGHT_SUMS),
         ]
     return differences
 
@@ -220,7 +215,7 @@ def read_counters(experiment: Experiment) -> dict[str, dict[str, str]]:
     """Return the counters of an experiment, its runs and their ledger, by row and name, as texts."""
     runs = experiment.runs.order_by("pk")
     ledger = LedgerEntry.objects.filter(run__experiment=experiment).order_by().values("run")
-    sums: Any = ledger.annotate(**{f"sum_{name}": Sum(name) for name in LEDGER_COLUMNS}).order_by("run")
+    sums: Any = ledger.annotate(**{f"sum_{name}": Sum(name) for name in LEDGER_SUMS}).order_by("run")
     return {
         f"experiment {experiment.pk}": {name: str(getattr(experiment, name)) for name in ("spent_usd", "reserved_usd")},
         **{f"run {row.pop('pk')}": _format_values(row) for row in runs.values("pk", *RUN_COLUMNS)},
@@ -246,29 +241,35 @@ def _compare_stored(experiment: Experiment | None) -> list[Difference]:
 
 
 def _build_runs_sql(of_runs: str) -> str:
-    sources = {name: "units" if name in RUN_COLUMNS[:5] else "calls" for name in RUN_COLUMNS}
-    columns = ", ".join(f"r.{name}, coalesce({source}.{name}, 0)" for name, source in sources.items())
-    return RUNS.format(of_runs=f"WHERE {of_runs}", columns=columns)
-
-
-def _build_ledger_sql(template: str, of_runs: str = "") -> str:
-    pairs = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
-    sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
-    return template.format(
-        columns=", ".join(pairs),
-        sums=", ".join(sums),
-        stored_runs=STORED_RUNS,
-        of_runs=f"WHERE {of_runs}",
-        and_of_runs=f"AND {of_runs}",
+    sources = {**dict.fromkeys(OF_TRIALS, "trials"), **dict.fromkeys(OF_CALLS, "calls")}
+    return RUNS.format(
+        of_trials=_name_columns(OF_TRIALS),
+        of_calls=_name_columns(OF_CALLS),
+        of_runs=of_runs,
+        columns=", ".join(f"r.{name}, coalesce({source}.{name}, 0)" for name, source in sources.items()),
     )
 
 
-def _compare_rows(kind: str, sql: str, counters: tuple[str, ...], experiment: int | None = None) -> list[Difference]:
+def _build_ledger_sql(template: str, sums: Mapping[str, str], of_runs: str = "") -> str:
+    return template.format(
+        of_calls=_name_columns(sums),
+        columns=", ".join(f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in sums),
+        sums=_name_columns({name: f"sum({name})" for name in sums}),
+        stored_runs=STORED_RUNS,
+        of_runs=of_runs,
+    )
+
+
+def _name_columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{source} AS {name}" for name, source in columns.items())
+
+
+def _compare_rows(kind: str, sql: str, counters: Iterable[str], experiment: int | None = None) -> list[Difference]:
     """Compare rows of (id, counted, in rows, counted, in rows, ...), with one pair for each counter."""
     return _list_differences(kind, counters, fetch_rows(sql, {"experiment": experiment}))
 
 
-def _list_differences(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
+def _list_differences(kind: str, counters: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
     return [
         Difference(f"{kind} {row[0]}", counter, counted, in_rows)
         for row in rows
