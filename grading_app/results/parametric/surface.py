@@ -35,14 +35,13 @@ SELECT c.condition_id, m.model, s.max_tokens, i.metadata ->> 'task', i.metadata 
     count(*) FILTER (WHERE g.score = 1)::int, count(*) FILTER (WHERE g.score IS NOT NULL)::int,
     count(*) FILTER (WHERE t.truncated OR g.parse_error = 'truncated')::int,
     coalesce(sum((i.metadata ->> 'guess_chance')::float8) FILTER (WHERE g.score IS NOT NULL), 0)::float8
-FROM runs_app_trial t
-JOIN runs_app_run r ON r.id = t.run_id
-JOIN runs_app_condition c ON c.id = r.condition_id AND c.stage = 'generate'
-JOIN runs_app_languagemodel m ON m.id = c.model_id
-JOIN runs_app_sampler s ON s.id = c.sampler_id
+FROM runs_app_answer t
+JOIN runs_app_condition c ON c.id = t.condition_id
+JOIN runs_app_languagemodel m ON m.id = t.model_id
+JOIN runs_app_sampler s ON s.id = t.sampler_id
 JOIN datasets_app_item i ON i.id = t.item_id
-LEFT JOIN grading_app_grading g ON g.trial_id = t.id AND g.condition_id = %(rule)s
-WHERE r.experiment_id = %(experiment)s AND t.status = 'done' AND i.metadata ? 'params'
+LEFT JOIN grading_app_grading g ON g.trial_id = t.trial_id AND g.condition_id = %(rule)s
+WHERE t.experiment_id = %(experiment)s AND t.status = 'done' AND i.metadata ? 'params'
 GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, min(i.position)
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.raters.raters import Rater, list_dimension_groups, list_ids
 from grading_app.results.raters.rating_selection import RatingSelection
+from grading_app.results.scores import IN_SCOPE
 
 MAX_PATTERNS, MAX_ROWS, MAX_CELLS = 4_000, 250_000, 8_000_000
 """Limits of the counts: rating patterns, patterns by item, and patterns times items. Beyond them, a sample of units is
@@ -21,14 +22,11 @@ SAMPLE_SIZE = 2_000
 """The size of this sample. Units that people rated come first. The others are drawn by a hash of their keys."""
 SAMPLE_SEED = "agreement-1"
 
-ANSWERS_IN_SCOPE = """SELECT t.id, t.item_id, t.rating FROM runs_app_trial t
-    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
-    JOIN datasets_app_item i ON i.id = t.item_id
-    WHERE r.experiment_id = %(experiment)s AND c.stage = 'generate' AND t.status = 'done'
-        AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)
-        AND (%(condition)s::bigint IS NULL OR r.condition_id = %(condition)s)
-        AND (%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)
-        AND (%(category)s = '' OR i.category = %(category)s)"""
+ANSWERS_IN_SCOPE = f"""SELECT trial_id AS id, item_id, rating FROM runs_app_answer
+    WHERE {IN_SCOPE} AND status = 'done' AND item_id IS NOT NULL
+        AND (%(condition)s::bigint IS NULL OR condition_id = %(condition)s)
+        AND (%(dimension)s::bigint IS NULL OR dimension_id = %(dimension)s)
+        AND (%(category)s = '' OR category = %(category)s)"""  # noqa: S608
 
 PEOPLE = """FROM grading_app_rating p JOIN grading_app_raterassignment a ON a.id = p.assignment_id
     JOIN unnest(%(queues)s::bigint[], %(dimensions)s::bigint[]) AS chosen (queue, dimension)
