@@ -12,6 +12,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import Cached, get_aggregate, make_answer_aggregate
+from grading_app.results.parametric.point_counts import TASK
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_statistics import mean_spectrum
@@ -23,9 +24,9 @@ MAX_ANSWERS, MAX_PROMPTS, MIN_BYTES = 200, 128, 64
 TOKENIZER = "o200k_base"
 
 TEXTS = f"""SELECT condition_id, task, outcome, item_id, text FROM (
-    SELECT t.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task, outcome, t.item_id,
+    SELECT t.condition_id, {TASK} AS task, outcome, t.item_id,
         t.reasoning || t.answer AS text, row_number() OVER (
-            PARTITION BY t.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''), outcome
+            PARTITION BY t.condition_id, {TASK}, outcome
             ORDER BY md5(i.key || t.sample_idx::text), t.trial_id) AS rank
     FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
     LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
@@ -33,13 +34,13 @@ TEXTS = f"""SELECT condition_id, task, outcome, item_id, text FROM (
         WHEN g.score = 1 THEN 'right' ELSE 'wrong' END AS outcome) AS state
     WHERE {IN_SCOPE} AND t.status = 'done' AND octet_length(t.reasoning) + octet_length(t.answer) >= %(least)s
     ) AS numbered WHERE rank <= %(most)s ORDER BY 1, 2, 3, rank"""  # noqa: S608 - constants
-INPUTS = """SELECT task, params, input FROM (
-    SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task,
+INPUTS = f"""SELECT task, params, input FROM (
+    SELECT {TASK} AS task,
         ((i.metadata -> 'params') - 'count')::text AS params, i.input, i.position, row_number() OVER (
             PARTITION BY i.category, i.metadata -> 'params' ORDER BY i.position, i.id) AS rank
     FROM datasets_app_item i
     WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
-    ) AS numbered WHERE rank <= %(most)s ORDER BY position"""
+    ) AS numbered WHERE rank <= %(most)s ORDER BY position"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)

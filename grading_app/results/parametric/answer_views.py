@@ -33,6 +33,7 @@ from collections import Counter
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import get_aggregate, make_answer_aggregate
+from grading_app.results.parametric.point_counts import TASK
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.token_statistics import SurvivalStep, kaplan_meier
 from runs_app.models import Experiment, Wave
@@ -250,7 +251,7 @@ LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
     LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
     CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state
     WHERE {IN_SCOPE} AND t.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
-        AND coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') = %(task)s
+        AND {TASK} = %(task)s
     GROUP BY 1 ORDER BY 1"""  # noqa: S608 - constants
 
 

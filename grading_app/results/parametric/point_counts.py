@@ -28,9 +28,11 @@ from runs_app.planning.points import GUESS
 from runs_app.stopping.rules import Tally
 
 SCORER = "final_answer"
+TASK = "coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')"
+"""SQL for the task of the item `i`."""
 
 # The items are read once, because their metadata is large. Imported parameters include `count`, which is no difficulty.
-POINTS = f"""SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''),
+POINTS = f"""SELECT {TASK},
         ((i.metadata -> 'params') - 'count')::text, array_agg(i.id ORDER BY i.id),
         array_agg(coalesce((i.metadata ->> 'guess_chance')::float8, {GUESS}) ORDER BY i.id)
     FROM datasets_app_item i
@@ -59,7 +61,7 @@ REPEATED_COUNTS = f"""WITH by_item AS (
         count(*) FILTER (WHERE total > 0), sum(total ^ 2)::float8, sum(correct ^ 2)::float8,
         sum(total * correct)::float8
     FROM by_item GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
-UNDECIDED = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')
+UNDECIDED = f"""SELECT DISTINCT r.condition_id, {TASK}
     FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id JOIN datasets_app_item i ON i.id = p.items[1]
     WHERE {IN_SCOPE} AND p.status NOT IN ('enough', 'exhausted', 'aborted')"""  # noqa: S608 - constants
 
