@@ -59,9 +59,14 @@ class RatingQueueQuerySet(TransitionQuerySet):
         return self.visible_to(user).filter(owner=user)
 
     def with_counts(self) -> Self:
-        """Annotate each queue with `n_raters`, and with `n_given`, the number of given ratings."""
+        """Annotate each queue with `n_raters`, and with `n_given`, the number of given ratings in the database.
+
+        `is_in_file` says that its ratings are in a file, as `stored_experiment` does.
+        """
         given = models.Q(assignments__ratings__value__isnull=False)
+        is_in_file = ~models.Q(status="draft") & models.Q(experiment__status=Experiment.Status.STORED)
         return self.annotate(
+            is_in_file=models.Case(models.When(is_in_file, then=True), default=False),
             n_raters=models.Count("assignments", distinct=True),
             n_given=models.Count("assignments__ratings", filter=given),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import django_tables2 as tables
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -51,6 +52,10 @@ class QueueTable(tables.Table):
         if experiment := record.stored_experiment:
             return format_html('<a href="{}">in a file</a>', experiment.get_absolute_url())
         return number_format.format_count(value)
+
+    def order_n_given(self, rows: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
+        """Sort queues whose ratings are in a file last in both directions, because their number is not counted."""
+        return rows.order_by("is_in_file", "-n_given" if is_descending else "n_given", "-created_at", "pk"), True
 
     def render_created_at(self, value: Any) -> SafeString:
         return tags.local_time(value, date_only=True)

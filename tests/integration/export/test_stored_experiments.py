@@ -444,6 +444,9 @@ def test_pages_of_queues_say_where_the_ratings_are(archived, client):
     cells = re.findall(r'data-label="Ratings".*?</td>', client.get(reverse("rating_queue_list")).text, re.DOTALL)
     texts = [" ".join(re.sub("<[^>]+>", "", cell.partition(">")[2]).split()) for cell in cells]
     assert sorted(texts) == sorted([*(str(queue.n_given) for queue in of_other), "in a file", "in a file"])
+    for order in ("n_given", "-n_given"):
+        shown = client.get(reverse("rating_queue_list"), {"sort": order}).context["table"].rows
+        assert [row.record.name.startswith("old-") for row in shown] == [False] * (len(shown) - 2) + [True] * 2
     rated = sign_in(rater.user).get(of_rater).text
     assert "Your ratings are saved in a file." in rated
     for hidden in ("old-small", "old-large", "0 ratings"):
