@@ -1,5 +1,7 @@
 """Draws of judges on the grading tab: seeded, from a group of models, and pinned."""
 
+import re
+
 import pytest
 from django.db import IntegrityError, transaction
 
@@ -7,6 +9,7 @@ from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
+from tests.factories.judges import make_grader
 from tests.factories.queues import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +57,19 @@ def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
     assert Trial.objects.filter(run__condition__stage="judge", status="pending").count() == 6
     assert "Judges panelist" in client.get("/experiments/pilot/").content.decode()
     assert "not in the design" not in client.get("/experiments/pilot/").content.decode()
+
+
+def test_pages_of_judges_do_not_say_that_calls_of_unknown_cost_cost_nothing(study):
+    client = sign_in(study.owner)
+    run = study.runs.get()
+    texts = []
+    for unpriced in (0, 3):
+        type(run).objects.update(n_unpriced=unpriced)
+        page, _ = draw_judges(client)
+        judge = client.get("/experiments/pilot/judge/", {"grader": make_grader(f"strict-{unpriced}").name})
+        texts += [" ".join(re.sub("<[^>]+>", " ", one.content.decode()).split()) for one in (page, judge)]
+    spent = [re.search(r"(\S+) spent so far", text)[1] for text in texts]
+    assert spent == ["$0.00", "$0.00", "unknown", "unknown"]
 
 
 @pytest.mark.slow

@@ -78,6 +78,29 @@ def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "start"),
+    [
+        ("cells.csv", (), "condition,length,"),
+        ("cells.md", (), "**brackets by condition**"),
+        ("cells.tex", (), "\\begin{table}"),
+        ("cells.json", (), "{"),
+        ("cells", (), "condition,length,"),
+        ("cells.csv", ("--format", "json"), "{"),
+    ],
+)
+def test_the_suffix_of_the_path_chooses_the_format(study, tmp_path, name, options, start):
+    out = tmp_path / name
+    call_command("surface", "space", "--out", str(out), *options)
+    assert out.read_text().startswith(start)
+
+
+def test_a_path_with_the_suffix_of_no_table_is_refused(study, tmp_path):
+    with pytest.raises(CommandError, match=r"--out: the name must end in one of \.csv, ") as caught:
+        call_command("surface", "space", "--out", str(tmp_path / "cells.parquet"))
+    assert (caught.value.returncode, list(tmp_path.iterdir())) == (2, [])
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--task", "chess"], "--task: 'chess' is not one of brackets, swaps"),
