@@ -22,7 +22,14 @@ from grading_app.models.rubrics import Grader, Panel, Rubric, Scale
 from runs_app.models import Condition, Experiment, Trial
 from runs_app.scorers.scorers import label_scorer
 
+OWN_RATING = "rating"  # The scorer of the rule that repeats the answers' own ratings.
 SET_FLAG = "SELECT set_config('evalsite.superseding_verdicts', %s, true)"
+
+
+class GradeConditionQuerySet(models.QuerySet["GradeCondition"]):
+    def without_own_ratings(self) -> Self:
+        """Exclude the rule that repeats the answers' own ratings, because these are scores of their own."""
+        return self.exclude(scorer=OWN_RATING)
 
 
 @constrain_numbers()
@@ -71,6 +78,8 @@ class GradeCondition(models.Model):
         "A changed number makes cached totals stale",
     )
 
+    objects = GradeConditionQuerySet.as_manager()
+
     class Meta:
         ordering = ["pk"]
         constraints = [
@@ -101,6 +110,11 @@ class GradeCondition(models.Model):
         if "imported" in self.parameters:
             return f"{label_scorer(self.scorer, {})} (imported)"  # Other parameters are facts of the source, some long.
         return label_scorer(self.scorer, self.parameters) or str(self)
+
+    @property
+    def repeats_ratings(self) -> bool:
+        """Return whether its scores are the answers' own ratings, on the scale of their dimension."""
+        return self.scorer == OWN_RATING
 
     @property
     def is_imported_judge(self) -> bool:

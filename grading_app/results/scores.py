@@ -275,7 +275,7 @@ def name_dimensions(dimensions: Collection[Dimension]) -> dict[int, str]:
 
 def list_graders(experiments: Collection[int]) -> list[GradeCondition]:
     """Return all grade conditions except the answers' own ratings, with the objects that labels and scales need."""
-    conditions = GradeCondition.objects.filter(experiment__in=experiments).exclude(scorer="rating").order_by("pk")
+    conditions = GradeCondition.objects.filter(experiment__in=experiments).without_own_ratings().order_by("pk")
     with_labels = conditions.select_related("grader", "rubric", "panel", "assignment")
     return list(with_labels.prefetch_related("panel__graders__rubric"))
 

@@ -160,7 +160,7 @@ def _build_sort_limit_context(
 
 def _list_score_conditions(experiment: Experiment) -> list[GradeCondition]:
     """Return the grade conditions with a column: rules, judges and panels that score an answer."""
-    scoring = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind="pairwise")
+    scoring = experiment.grade_conditions.without_own_ratings().exclude(rubric__kind="pairwise")
     automatic = scoring.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
     return list(automatic.order_by("pk")[:MAX_SCORE_COLUMNS])
 

@@ -299,8 +299,9 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         other.pk: OtherAnswer(other, labels[other.run.condition_id], other.run_id == trial.run_id) for other in trials
     }
     model: Any = Trial._meta.get_field("gradings").related_model
-    scored = model.objects.filter(trial__in=list(answers), score__isnull=False).exclude(condition__scorer="rating")
+    scored = model.objects.filter(trial__in=list(answers), score__isnull=False)
     parts = ("condition__grader", "condition__rubric", "condition__panel")
     for grading in scored.select_related(*parts).order_by("condition"):
-        answers[grading.trial_id].scores.append((grading.condition.label, grading.score))
+        if not grading.condition.repeats_ratings:
+            answers[grading.trial_id].scores.append((grading.condition.label, grading.score))
     return list(answers.values())

@@ -179,7 +179,7 @@ def _list_graders(experiment: Experiment, *, rubric: int | None = None) -> Itera
     Pairwise judges are excluded, because their verdicts are not scores. The rule that repeats the answers' own ratings
     is excluded, because these are listed as "own".
     """
-    conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
+    conditions = experiment.grade_conditions.without_own_ratings().exclude(rubric__kind=Rubric.Kind.PAIRWISE)
     conditions = conditions.exclude(kind=GradeCondition.Kind.PERSON)
     conditions = conditions.filter(rubric=rubric) if rubric else conditions
     with_labels = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")

@@ -218,11 +218,11 @@ def _estimate_means(conditions: Sequence[GradeCondition]) -> dict[int, list[Answ
     measures = []
     for condition in conditions:
         # The scale of the answers' own ratings is that of the dimension.
-        ends = None if condition.scorer == "rating" else condition.score_range
+        ends = None if condition.repeats_ratings else condition.score_range
         kind = "rater" if condition.kind == GradeCondition.Kind.PERSON else condition.kind
         measures.append(Measure("", "", kind, condition.pk, None, *(ends or (None, None))))
     estimates: dict[int, list[AnswerScores]] = {}
-    rated = {condition.experiment_id for condition in conditions if condition.scorer == "rating"}
+    rated = {condition.experiment_id for condition in conditions if condition.repeats_ratings}
     rows = Dimension.objects.filter(experiments__in=rated) if rated else Dimension.objects.none()
     scales = rows.values_list("pk", "scale_min", "scale_max")
     dimensions = {pk: (float(low), float(high)) for pk, low, high in scales}
