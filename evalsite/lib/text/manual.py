@@ -100,7 +100,12 @@ def load_page(folder: Path, name: str, base: str) -> ManualPage | None:
     parser = _make_parser()
     tokens = parser.parse(file.read_text(encoding="utf-8"))
     headings = _mark_headings(tokens)
+    heading = "page-heading"  # The page shows its title itself.
     for token in tokens:
+        if token.type == "heading_open" and token.tag != "h1":
+            heading = str(token.attrGet("id"))
+        if token.type == "table_open":
+            token.attrSet("aria-labelledby", heading)
         if token.type in ("table_open", "fence", "code_block"):
             token.attrSet("tabindex", "0")  # It scrolls on a narrow screen, also by keyboard.
         if token.children:

@@ -178,7 +178,9 @@ def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = Fal
         )
     heads = {column.name: column.label for column in table.columns}
     numbers = [column.is_number for column in table.columns]
-    return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order, is_cards=is_cards)
+    shown = TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order, is_cards=is_cards)
+    shown.attrs["aria-label"] = table.title
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
