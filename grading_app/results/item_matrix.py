@@ -12,6 +12,7 @@ from django.http import QueryDict
 
 from datasets_app.models import Item
 from evalsite.lib.sql import fetch_rows
+from evalsite.lib.web.form_fields import NamedChoiceField
 from grading_app.models import BlindReading
 from grading_app.results.closeness import load_norms
 from grading_app.results.scope import MISSING_WRONG, Scope, ScopeForm
@@ -48,13 +49,36 @@ DISPLAYS = {
 }
 
 
+MAX_OPTIONS = 40
+"""With more conditions, a text input with suggestions replaces each list of conditions."""
+
+
+class ConditionNameInput(forms.TextInput):
+    """A text input for a condition's label, with the labels of the `datalist` of the matrix as suggestions."""
+
+    def __init__(self, labels: Mapping[int, str]) -> None:
+        super().__init__({"list": "matrix-conditions", "autocomplete": "off", "placeholder": "Any condition"})
+        self.labels = {str(key): label for key, label in labels.items()}
+
+    def format_value(self, value: Any) -> str:
+        return self.labels.get(str(value), str(value or ""))
+
+
+class ConditionField(NamedChoiceField):
+    """A condition, by its number or its label, as a number; None if it is empty."""
+
+    def clean(self, value: Any) -> int | None:
+        key = super().clean(value)
+        return int(key) if key else None
+
+
 class MatrixForm(ScopeForm):
     """The scope of the matrix with its order, selection and display. The address holds every choice."""
 
     sort = forms.ChoiceField(label="Sort by", required=False, choices=list(ORDERS.items()))
     show = forms.ChoiceField(label="Show", required=False, choices=list(SHOWN.items()))
-    a = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
-    b = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
+    a = ConditionField(required=False)
+    b = ConditionField(required=False)
     display = forms.ChoiceField(label="Display", required=False, choices=list(DISPLAYS.items()))
     USUAL = ("measure", "sort", "show")
     field_order = ("measure", "wave", "display", "sort", "show", "a", "b", "category", "missing")
@@ -70,9 +94,18 @@ class MatrixForm(ScopeForm):
         measure = next((candidate for candidate in self.measures if candidate.key == key or not key), None)
         is_share = measure is not None and (measure.low, measure.high) == (0.0, 1.0)
         flip_labels = ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")
+        numbers = {label.casefold(): str(key) for key, label in self.labels.items()}
         for name, label in zip(("a", "b"), flip_labels, strict=True):
             self._set_choices(name, [("", "Any condition"), *self.labels.items()])
-            self.fields[name].label = label
+            field: Any = self.fields[name]
+            field.label = label
+            field.find_key = lambda text: numbers.get(text.strip().casefold(), text)
+            if self.suggests_conditions:
+                field.widget = ConditionNameInput(self.labels)
+
+    @property
+    def suggests_conditions(self) -> bool:
+        return len(self.labels) > MAX_OPTIONS
 
     @property
     def usual_fields(self) -> list[forms.BoundField]:

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.grading.scoring import grade
+from grading_app.results import item_matrix
 from grading_app.views import items
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
@@ -105,6 +106,23 @@ def list_cell_texts(response):
 
 def list_keys(response):
     return [row["item"].key for row in response.context["rows"]] if "rows" in response.context else []
+
+
+@pytest.mark.parametrize("most", [2, 1])
+def test_many_conditions_are_suggested_by_name_and_not_listed_in_each_choice(graded, see, monkeypatch, most):
+    monkeypatch.setattr(item_matrix, "MAX_OPTIONS", most)
+    number = {label: key for key, label in see(graded).context["filter"]["form"].labels.items()}
+    by_number = see(graded, a=number["a"], b=number["b"])
+    by_name = see(graded, a="a", b=" B ")
+    assert list_keys(by_number) == list_keys(by_name) == ["item-1"]
+    for page in (by_number, by_name):
+        text = page.content.decode()
+        assert text.count("<option>a</option>") == (most == 1)
+        assert text.count(f'<option value="{number["a"]}"') == 2 * (most == 2)
+        assert text.count('name="a" value="a" list="matrix-conditions"') == (most == 1)
+        assert [chip.text for chip in page.context["chips"]] == ["Dataset order", "a", "b"]
+    wrong = see(graded, a="c")
+    assert "c is not one of the choices. There are" in page_text(wrong)
 
 
 def test_a_cell_counts_the_right_answers_of_its_repetitions(graded, see):
