@@ -371,6 +371,7 @@ def _render(
     models = list(prefetch_last_preflights(first_study.list_usable_models(request.user)))
     dataset, upload = _get_dataset(request), _find_upload(request)
     job = job or (upload.job if upload else None)
+    answered = Experiment.objects.filter(owner=cast(User, request.user), runs__n_done__gt=0)
     context: dict[str, Any] = {
         "connect": connect or ConnectForm(),
         "data": data or DataForm(),
@@ -386,7 +387,8 @@ def _render(
         "table": upload.table if upload else None,
         "may_connect": is_operator(request.user),
         "may_approve": bool(dataset and first_study.may_approve(dataset, request.user)),
-        "first_experiment": Experiment.objects.filter(owner=cast(User, request.user), runs__n_done__gt=0).first(),
+        "first_experiment": answered.first(),
+        "is_answered": dataset is not None and not upload and answered.filter(dataset=dataset).exists(),
         "pilot": first_study.PILOT,
     }
     if context["outcome"]:

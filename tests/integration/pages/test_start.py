@@ -475,3 +475,20 @@ def test_the_preview_shows_the_request_and_the_cost_of_the_run(operator):
 
 def test_home_leads_to_start_until_a_first_experiment_exists(operator):
     assert 'href="/start/"' in operator.get("/").content.decode()
+
+
+def test_the_question_is_done_for_the_data_that_was_answered_only(operator):
+    first = make_draft(operator)
+    assert ask(operator, first, "run").status_code == 302
+    other = make_draft(operator, "rivers")
+
+    def read_state(**query):
+        page = operator.get("/start/", query).content.decode()
+        return read_text(re.search(r"</span> Question</h2>(.*?)</div>", page, re.DOTALL)[1])
+
+    assert read_state(dataset=first.pk) == "To do"
+    Experiment.objects.get().runs.update(n_done=20)
+    assert read_state(dataset=first.pk) == "Done"
+    assert read_state(dataset=other.pk) == "To do"
+    assert read_state(other=1) == "To do"
+    assert "You have a first result" in operator.get("/start/", {"other": 1}).content.decode()
