@@ -19,23 +19,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from datasets_app import curation
-from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin, call_on_each
 from datasets_app.forms import AboutForm
 from datasets_app.models import BackgroundJob, Dataset, Item, Norm
 from datasets_app.models.datasets import ABOUT
 from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly
 
 DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
-
-
-def _approve(rows: list[Dataset], by: Any, reason: str) -> None:
-    for row in rows:
-        row.approve(by=by, reason=reason)
-
-
-def _archive(rows: list[Dataset], by: Any, reason: str) -> None:
-    for row in rows:
-        row.archive(by=by, reason=reason)
 
 
 def _duplicate(rows: list[Dataset], by: Any, reason: str) -> None:
@@ -57,7 +47,7 @@ DATASET_ACTIONS = (
         "Approve",
         "Freezes the items permanently for experiments. To change items later, duplicate the dataset.",
         "datasets_app.approve_dataset",
-        _approve,
+        call_on_each("approve"),
         sources=[DRAFT],
     ),
     RowAction(
@@ -65,7 +55,7 @@ DATASET_ACTIONS = (
         "Archive",
         "New experiments cannot use the dataset. Existing experiments keep it.",
         "datasets_app.approve_dataset",
-        _archive,
+        call_on_each("archive"),
         sources=[APPROVED],
     ),
     RowAction(

@@ -47,6 +47,16 @@ class RowAction:
             return False
 
 
+def call_on_each(method: str) -> Callable[[list[Any], Any, str], None]:
+    """Return the act of a RowAction that calls this method of each row, with `by` and `reason`."""
+
+    def act(rows: list[Any], by: Any, reason: str) -> None:
+        for row in rows:
+            getattr(row, method)(by=by, reason=reason)
+
+    return act
+
+
 class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """An admin whose only bulk actions are its `row_actions`. It offers no bulk deletion."""
 

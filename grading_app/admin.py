@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin, call_on_each
 from evalsite.lib.web.admin import ReadOnlyAdmin, history_list
 from grading_app.forms.grading import GraderForm
 from grading_app.forms.rubrics import RubricForm
@@ -30,11 +30,6 @@ from runs_app.admin import (
     render_turns,
 )
 from runs_app.llm import judge_prompt
-
-
-def _archive(rows: list[Grader], by: Any, reason: str) -> None:
-    for row in rows:
-        row.archive(by=by, reason=reason)
 
 
 class UntilUsedAdmin(RowActionAdmin):
@@ -71,7 +66,7 @@ class GraderAdmin(UntilUsedAdmin):
             "Archive",
             "The judge cannot grade new answers. Existing gradings stay.",
             "grading_app.change_grader",
-            _archive,
+            call_on_each("archive"),
             check=Grader.check_archivable,
         ),
     )

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from django_q.models import Failure, Schedule
 from django_q.tasks import async_task
 
-from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin, call_on_each
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.history import record_changes, save_with_history
 from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly, history_list
@@ -38,16 +38,6 @@ from runs_app.taskqueue.task_payloads import TaskRefused
 SAVE_BUTTONS = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 MAX_EXPERIMENTS = 100
 """Experiments that the page of a prompt, a sampler or a dimension lists."""
-
-
-def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
-    for row in rows:
-        row.approve(by=by, reason=reason)
-
-
-def _archive(rows: list[Versioned], by: Any, reason: str) -> None:
-    for row in rows:
-        row.archive(by=by, reason=reason)
 
 
 def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
@@ -65,7 +55,7 @@ def build_archive_action(permission: str) -> RowAction:
         "Archive",
         consequence,
         permission,
-        _archive,
+        call_on_each("archive"),
         sources=Versioned.IN_USE,
         check=check_archivable,
     )
@@ -78,7 +68,9 @@ def build_copy_action(permission: str) -> RowAction:
 
 def build_approve_action(permission: str, purpose: str) -> RowAction:
     consequence = f"Freezes this version permanently, so that {purpose}. To change it later, create a new version."
-    return RowAction("approve", "Approve", consequence, permission, _approve, sources=Versioned.UNAPPROVED)
+    return RowAction(
+        "approve", "Approve", consequence, permission, call_on_each("approve"), sources=Versioned.UNAPPROVED
+    )
 
 
 class VersionedAdmin(RowActionAdmin):
