@@ -12,7 +12,6 @@ from django import forms
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
@@ -121,7 +120,10 @@ def compare(request: HttpRequest) -> HttpResponse:
     reference_b = request.GET.get("b") or (
         selected_slugs[1] if len(selected_slugs) > 1 else selected_slugs[0] if selected_slugs else ""
     )
-    experiments = _get_experiments(request, [reference for reference in (reference_a, reference_b) if reference])
+    slugs = [parse_experiment_slug(reference) for reference in (reference_a, reference_b) if reference]
+    if None in slugs:
+        raise Http404
+    experiments = [get_visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
     visible = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
     visible = visible.exclude(status=Experiment.Status.STORED)
     recent = visible.distinct().order_by("-created_at", "-pk")[:MAX_RECENT]
@@ -135,23 +137,19 @@ def compare(request: HttpRequest) -> HttpResponse:
     for name, side in (("a", a), ("b", b)):
         if side is not None:
             data[name] = side.reference
-    measures = list_common_measures(a.experiment, b.experiment) if a and b else []
+    measures, swapped = [], ""
+    if a and b:
+        measures = list_common_measures(a.experiment, b.experiment)
+        swapped = f"?{change_query(request, ('page', 'experiment'), a=b.reference, b=a.reference)}"
     form = CompareForm(data if a and b else None, sides, [measure for measure, _ in measures])
     context: dict[str, Any] = {
         "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(selected_slugs) > 2,
-        "swapped": _get_swapped_url(data) if a and b else "",
+        "swapped": swapped,
         "hidden": [readings[pk] for pk in {side.experiment.pk: None for side in (a, b) if side} if pk in readings],
     }  # fmt: skip
     if a is None or b is None or not measures or not form.is_valid():
         return render(request, "grading_app/compare.html", context)
     return _render_comparison(request, form, a, b, measures, context)
-
-
-def _get_experiments(request: HttpRequest, references: list[str]) -> list[Experiment]:
-    slugs = [parse_experiment_slug(reference) for reference in references]
-    if None in slugs:
-        raise Http404
-    return [get_visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
 
 
 def _get_sides(
@@ -230,7 +228,7 @@ def _render_comparison(
             for side in {(one.experiment, one.wave): one for one in (a, b)}.values()
             if (found := find_pooled_waves(side.experiment, side.wave))
         ],
-        "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
+        "unfinished": [side for side in dict.fromkeys((a, b)) if side.is_unfinished],
     }
     return render(request, "grading_app/compare.html", context)
 
@@ -258,12 +256,6 @@ def _list_missing(*sides: tuple[ConditionSide, Measure, int]) -> list[tuple[str,
     return entries
 
 
-def _is_unfinished(side: ConditionSide) -> bool:
-    runs = side.experiment.runs.filter(condition__in=side.conditions)
-    runs = runs if side.wave is None else runs.filter(wave=side.wave)
-    return any(run.n_pending or run.n_running for run in runs)
-
-
 def _list_filters(request: HttpRequest, paired: PairedScores, selected: str) -> list[dict[str, Any]]:
     """Return the row filters of this measure, each with its number of items."""
     names = ["all", "gained", "lost", *(["both_wrong", "both_right"] if paired.scores.is_binary else ["equal"])]
@@ -282,14 +274,6 @@ def _list_filters(request: HttpRequest, paired: PairedScores, selected: str) -> 
 def _get_filter_url(request: HttpRequest, name: str) -> str:
     """Return the address of a filter's items, with the other choices of this address."""
     return f"?{change_query(request, ('page', 'table', 'format'), filter=name)}#answers"
-
-
-def _get_swapped_url(data: Any) -> str:
-    query = data.copy()
-    query["a"], query["b"] = data["b"], data["a"]
-    query.pop("page", None)
-    query.pop("experiment", None)
-    return f"{reverse('compare')}?{query.urlencode()}"
 
 
 @require_safe

@@ -198,7 +198,11 @@ class TrialFilter(df.FilterSet):
         runs = runs.filter(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
         annotations = list_annotation_lookups(criteria)
         items = self._find_items(runs, criteria)
-        differing = self._find_differing_items(criteria) if "differs" in criteria else None
+        differing = None
+        if "differs" in criteria:  # By the chosen scorer, else by the first measure.
+            found = list_items_that_differ(criteria["experiment"], criteria.get("scorer", ""))
+            self._waits_for_scores = found is None
+            differing = found or []
         if differing is not None and (items is not None or len(differing) <= MAX_INDEXED_ITEMS):
             allowed = None if items is None else set(items)
             items = [item for item in differing if allowed is None or item in allowed]
@@ -236,12 +240,6 @@ class TrialFilter(df.FilterSet):
             items = items.filter(category=criteria["category"]) if "category" in criteria else items
             items = items.with_parameters(criteria["point"])
         return list(items.values_list("pk", flat=True)[:MAX_ITEMS])
-
-    def _find_differing_items(self, criteria: dict[str, Any]) -> list[int]:
-        """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""
-        items = list_items_that_differ(criteria["experiment"], criteria.get("scorer", ""))
-        self._waits_for_scores = items is None
-        return items or []
 
     def _match_score(self, key: str, score: float | None) -> Q:
         """Return the condition that a trial has a grading by this grader with this score. Either may be missing.

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
@@ -22,7 +21,7 @@ from grading_app.grading.judging.grade_conditions import select_usable_graders
 from grading_app.grading.judging.graders import save_graders
 from grading_app.grading.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.grading.judging.judging_costs import estimate_judging
-from grading_app.models import GradeCondition, Panel
+from grading_app.models import Panel
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.results.raters import disagreements
@@ -39,7 +38,7 @@ from grading_app.results.raters.grader_rows import (
     make_verdict_table,
 )
 from grading_app.results.raters.judge_checks import describe_checks
-from grading_app.results.raters.length_bias import LENGTHS, LongerWins, ScoresByLength, make_length_figure
+from grading_app.results.raters.length_bias import LENGTHS, ScoresByLength, make_length_figure
 from grading_app.results.raters.pairwise_stats import PairwiseStanding
 from grading_app.results.raters.rater_verdicts import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.results.raters.raters import PAIRS
@@ -160,41 +159,33 @@ def _list_tables(
 def _make_row_context(
     experiment: Experiment, row: GraderRow, editable: bool, upgrades: Mapping[int, RubricUpgrade]
 ) -> dict[str, Any]:
-    """Return a row with its scores, its links and the buttons of its runs."""
+    """Return a row with its scores, its links and the buttons of its runs.
+
+    An error code leads to the answers with this error; of pairs, to the judge's calls. A panel has the disagreements of
+    its members, largest first.
+    """
+    condition, codes = row.condition, []
+    for code, n in row.scores.codes:
+        answers: dict[str, Any] = {"experiment": experiment.slug, "graded_by": condition.pk, "unread": code}
+        query = answers if not row.in_pairs else {"run": row.runs[0].pk} if row.runs else {}
+        codes.append((code, n, reverse("trial_list", query=query) if query else ""))
+    repeat_url = disagreements_url = ""
+    if editable and condition.grader and row.runs:
+        repeat_url = get_judge_form_url(experiment, grader=condition.grader.name, force="on")
+    if condition.panel_id and (members := condition.list_panel_members()):
+        raters = {"rater": [f"g{pk}" for pk in members]}
+        disagreements_url = reverse("experiment_disagreements", args=[experiment.slug], query=raters)
     return {
         "row": row,
         "totals": row.totals,
         "runs": [(run, list_actions([run]) if editable else []) for run in row.runs],
-        "repeat_url": _get_repeat_url(experiment, row) if editable else "",
-        "upgrade": upgrades.get(row.condition.pk) if editable else None,
-        "codes": [(code, n, _get_answers_url(experiment, row, code)) for code, n in row.scores.codes],
-        "disagreements": _get_disagreements_url(experiment, row),
+        "repeat_url": repeat_url,
+        "upgrade": upgrades.get(condition.pk) if editable else None,
+        "codes": codes,
+        "disagreements": disagreements_url,
         "unasked": [(code, n) for code, n in row.scores.noted if code not in FLAGS],
         "flagged": [(code, n) for code, n in row.scores.noted if code in FLAGS],
     }
-
-
-def _get_repeat_url(experiment: Experiment, row: GraderRow) -> str:
-    if row.condition.grader is None or not row.runs:
-        return ""
-    return get_judge_form_url(experiment, grader=row.condition.grader.name, force="on")
-
-
-def _get_answers_url(experiment: Experiment, row: GraderRow, code: str) -> str:
-    """Return the address of the answers with this error code; for pairs, of the calls."""
-    if row.in_pairs:
-        return f"{reverse('trial_list')}?{urlencode({'run': row.runs[0].pk})}" if row.runs else ""
-    query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": row.condition.pk, "unread": code}
-    return f"{reverse('trial_list')}?{urlencode(query)}"
-
-
-def _get_disagreements_url(experiment: Experiment, row: GraderRow) -> str:
-    """Return the address of the panel members' disagreements, largest first."""
-    members = row.condition.parameters.get("members", []) if row.condition.panel_id else []
-    if not members:
-        return ""
-    query = urlencode({"rater": [f"g{pk}" for pk in members]}, doseq=True)
-    return f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -332,16 +323,13 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     if condition is not None:
         cached = get_aggregates_by_condition(LENGTHS, [condition], conditions)[condition.pk]
         context |= {"cached": cached, "here": request.get_full_path(), "label": condition.label}
-        context |= _make_context(experiment, condition, cached.value) if cached.value else {}
+        if isinstance(cached.value, ScoresByLength):
+            answering = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
+            labels = make_condition_labels(list(answering))
+            figure = make_length_figure("length", condition.label, cached.value, labels)
+            query = {"by": str(condition.pk)}
+            context["lengths"] = cached.value
+            context["figure"] = make_figure_context(figure, experiment.slug, query) if figure else None
+        elif cached.value:
+            context["longer"] = cached.value
     return render(request, "grading_app/grading_length.html", context)
-
-
-def _make_context(
-    experiment: Experiment, condition: GradeCondition, result: ScoresByLength | LongerWins
-) -> dict[str, Any]:
-    if not isinstance(result, ScoresByLength):
-        return {"longer": result}
-    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
-    figure = make_length_figure("length", condition.label, result, make_condition_labels(list(conditions)))
-    query = {"by": str(condition.pk)}
-    return {"lengths": result, "figure": make_figure_context(figure, experiment.slug, query) if figure else None}

@@ -75,7 +75,13 @@ def text_sets(request: HttpRequest) -> HttpResponse:
 def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
     """Show the items of the dataset with their texts. `?only=missing` or `?only=corrected` restricts them."""
     texts = _get_visible_text_set(request, name, version)
-    page = Paginator(_list_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
+    shown, only = texts.dataset.items.active(), request.GET.get("only", "")
+    if only == "missing":
+        shown = shown.exclude(pk__in=texts.texts.values("item"))
+    elif only == "corrected":
+        shown = shown.filter(pk__in=texts.texts.exclude(edited_at=None).values("item"))
+    ordered = shown.select_related("image").order_by("position", "pk")
+    page = Paginator(ordered, PER_PAGE).get_page(request.GET.get("page"))
     items = list(page.object_list)
     texts_by_item = {row.item_id: row for row in texts.texts.filter(item__in=items).select_related("edited_by")}
     runs = list(Run.objects.filter(condition=texts.written_by)) if texts.written_by_id else []
@@ -93,7 +99,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "may_judge": texts.status == TextSet.Status.APPROVED
         and bool(uses_admin(request.user) and request.user.has_perm("grading_app.add_grader")),
         "history": list(texts.history[:50]),
-        "only": request.GET.get("only", ""),
+        "only": only,
     }
     return render(request, "grading_app/item_rubrics/text_set.html", context)
 
@@ -102,15 +108,6 @@ def _get_visible_text_set(request: HttpRequest, name: str, version: int) -> Text
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "written_by__model", "created_by")
     text_set: TextSet = get_object_or_404(visible, name=name, version=version)
     return text_set
-
-
-def _list_items(texts: TextSet, only: str) -> Any:
-    items = texts.dataset.items.active().select_related("image").order_by("position", "pk")
-    if only == "missing":
-        return items.exclude(pk__in=texts.texts.values("item"))
-    if only == "corrected":
-        return items.filter(pk__in=texts.texts.exclude(edited_at=None).values("item"))
-    return items
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

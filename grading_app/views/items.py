@@ -127,17 +127,15 @@ class ItemAnswerTable(tables.Table):
         return format_html_join("", '<div>{} <strong>{}</strong> <span class="muted small">{}n {}</span></div>', rows)
 
     def render_answers(self, record: ItemAnswers) -> SafeString:
-        lines = [(trial.get_absolute_url(), _get_name(trial), _describe_scores(trial)) for trial in record.answers]
+        lines = []
+        for trial in record.answers:
+            wave = f"{trial.run.wave}, " if trial.run.wave.number else ""
+            lines.append((trial.get_absolute_url(), f"{wave}sample {trial.sample_idx}", _describe_scores(trial)))
         return format_html_join("", '<div class="answer-links"><a href="{}">{}</a> {}</div>', lines)
 
 
 def _format_number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
-
-
-def _get_name(trial: Any) -> str:
-    wave = f"{trial.run.wave}, " if trial.run.wave.number else ""
-    return f"{wave}sample {trial.sample_idx}"
 
 
 def _describe_scores(trial: Any) -> str:

@@ -208,7 +208,11 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "rule": describe_rule(spec) if spec else [],
         "is_rated": spec is not None and spec.is_rated,
         "covered": _find_coverage(spec, frames.points) if spec else None,
-        "covered_tasks": _find_task_coverage(spec, frames.points) if spec else [],
+        "covered_tasks": [
+            (name, covered)
+            for name in sorted(spec.tasks if spec else ())
+            if spec and (covered := _find_coverage(spec.for_task(name), frames.points))
+        ],
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "uses_excess_counts": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,
@@ -233,12 +237,6 @@ def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> CoverageRange 
         return find_nearest_coverage(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
     return coverage.find_mean_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
-
-
-def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, CoverageRange]]:
-    """Return the coverage of each task with its own rule and half-width."""
-    coverages = [(name, _find_coverage(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
-    return [(name, covered) for name, covered in coverages if covered]
 
 
 def _find_repeated_coverage(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:

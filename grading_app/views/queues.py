@@ -57,6 +57,9 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     items = ItemMeansTable(list_item_rows(queue))
     paginate_table(request, items, PER_PAGE)
     complete, total = queue_results.count_complete(queue)
+    assign = AssignForm(queue) if may_change else None
+    if assign:
+        fetch_choices(assign)
     context = {
         "queue": queue,
         "may_change": may_change,
@@ -74,7 +77,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _list_actions(queue) if may_change else [],
         "invite": InviteForm(),
-        "assign": _make_assign_form(queue) if may_change else None,
+        "assign": assign,
     }
     return render(request, "grading_app/rating/queue_detail.html", context)
 
@@ -127,16 +130,14 @@ def _render_form(request: HttpRequest, queue: RatingQueue, heading: str) -> Http
     if request.method == "POST" and form.is_valid():
         return redirect(form.save())
     fetch_choices(form)
-    cancel_url = queue.get_absolute_url() if queue.pk else _get_start_url(queue)
+    if queue.pk:
+        cancel_url = queue.get_absolute_url()
+    elif queue.experiment:  # A new queue leads back to the page with its button.
+        cancel_url = reverse("experiment_agreement", args=[queue.experiment.slug])
+    else:
+        cancel_url = reverse("rating_queue_list")
     context = {"form": form, "heading": heading, "cancel_url": cancel_url, "queue": queue}
     return render(request, "grading_app/rating/queue_form.html", context)
-
-
-def _get_start_url(queue: RatingQueue) -> str:
-    """Return the page with the button of a new queue; for answers, the agreement page."""
-    if queue.experiment is None:
-        return reverse("rating_queue_list")
-    return reverse("experiment_agreement", args=[queue.experiment.slug])
 
 
 # --- actions ---------------------------------------------------------------------------------------------------------
@@ -256,12 +257,6 @@ def _render_links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -
     links = [request.build_absolute_uri(reverse("rating_join", args=[token])) for token in tokens]
     days = INVITATION_LIFETIME.days
     return render(request, "grading_app/rating/invited.html", {"queue": queue, "links": links, "days": days})
-
-
-def _make_assign_form(queue: RatingQueue) -> AssignForm:
-    form = AssignForm(queue)
-    fetch_choices(form)
-    return form
 
 
 def _get_visible_queue(request: HttpRequest, name: str) -> RatingQueue:

@@ -67,10 +67,15 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     page = listing.fetch_page(request)
     rows = list(trial_pagination.load_rows(page.keys)) if page.keys else []
     rows.sort(key=lambda trial: page.keys.index(trial.pk))
-    gradings = _load_gradings(rows, scores)
+    gradings: dict[tuple[int, int], Grading] = {}
+    if rows and scores:
+        of_rows = Grading.objects.filter(trial__in=rows, condition__in=scores).select_related("condition")
+        gradings = {(row.trial_id, row.condition_id): row for row in of_rows.defer("reasoning", "detail")}
+    query = change_query(request, CURSORS)
+    stem = f"?{query}&" if query else "?"
     table = TrialTable(
         rows,
-        query=change_query(request, CURSORS),
+        query=query,
         scores=[ScoreColumn(condition, gradings) for condition in scores],
         annotations=group_by_trial(rows),
         chosen=request.GET.getlist("column"),
@@ -86,7 +91,8 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "chips": list_filter_chips(filter_.form, request),
         "table": table,
         "page": page,
-        **_build_page_urls(request, page),
+        "next_url": f"{stem}after={page.after}" if page.after is not None else "",
+        "previous_url": f"{stem}before={page.before}" if page.before is not None else "",
         "count_label": "" if search is None else _format_count_label(count, bound),
         "max_sorted": MAX_SORTED,
         "kept_columns": request.GET.getlist("column"),
@@ -163,14 +169,6 @@ def _list_score_conditions(experiment: Experiment) -> list[GradeCondition]:
     scoring = experiment.grade_conditions.without_own_ratings().exclude(rubric__kind="pairwise")
     automatic = scoring.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
     return list(automatic.order_by("pk")[:MAX_SCORE_COLUMNS])
-
-
-def _load_gradings(rows: list[Trial], scores: list[GradeCondition]) -> dict[tuple[int, int], Grading]:
-    """Return the gradings of these trials by (trial, grade condition)."""
-    if not rows or not scores:
-        return {}
-    gradings = Grading.objects.filter(trial__in=rows, condition__in=scores).select_related("condition")
-    return {(row.trial_id, row.condition_id): row for row in gradings.defer("reasoning", "detail")}
 
 
 def _format_count_label(count: int | None, bound: int) -> str:
@@ -271,16 +269,6 @@ def _load_preferences(trial: Trial) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: -entry["row"].pk)[:MAX_VERDICTS]
 
 
-def _build_page_urls(request: HttpRequest, page: trial_pagination.TrialPage) -> dict[str, str]:
-    """Return the URLs of the next and the previous page under the same filter."""
-    query = change_query(request, CURSORS)
-    stem = f"?{query}&" if query else "?"
-    return {
-        "next_url": f"{stem}after={page.after}" if page.after is not None else "",
-        "previous_url": f"{stem}before={page.before}" if page.before is not None else "",
-    }
-
-
 def _build_neighbour_context(request: HttpRequest, trial: Trial) -> dict[str, Any]:
     """Return the trial's neighbours in the list under the same filter and order, and those among its item's trials."""
     filter_ = TrialFilter(request.GET, request=request)
@@ -288,26 +276,22 @@ def _build_neighbour_context(request: HttpRequest, trial: Trial) -> dict[str, An
     scores = _list_score_conditions(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
     is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MAX_SORTED
     listing = TrialListing.from_request(request, search, scores, sorts_all=is_small)
-    same_item = replace(listing, search=_restrict_to_item(search, trial, filter_) if search is not None else None)
+    same_item = listing
+    if search is not None:  # Trials of the same item and dimension: repetitions, and other conditions.
+        runs, stage = search.runs, trial.run.condition.stage
+        if stage != Condition.Stage.GENERATE and not {"run", "condition"} & set(filter_.form.changed_data):
+            # The list shows a judge's calls only if the filter names a run.
+            runs = Run.objects.visible_to(request.user)
+        runs = runs.filter(experiment=trial.run.experiment_id, condition__stage=stage)
+        item = trial.item_id
+        items = [item] if item is not None and (search.items is None or item in search.items) else []
+        rest = search.rest & Q(dimension=trial.dimension_id)
+        same_item = replace(listing, search=replace(search, runs=runs, items=items, rest=rest))
     return {
         **listing.find_neighbours(trial),
         "same_item": same_item.find_neighbours(trial),
         "is_filtered": any(name in filter_.form.fields and value for name, value in request.GET.items()),
     }
-
-
-def _restrict_to_item(search: trial_pagination.Search, trial: Trial, filter_: TrialFilter) -> trial_pagination.Search:
-    """Return the search among trials of the same item and dimension: repetitions and other conditions."""
-    stage = trial.run.condition.stage
-    runs = search.runs
-    if stage != Condition.Stage.GENERATE and not {"run", "condition"} & set(filter_.form.changed_data):
-        runs = Run.objects.visible_to(
-            filter_.request.user
-        )  # The list shows a judge's calls only if the filter names a run.
-    runs = runs.filter(experiment=trial.run.experiment_id, condition__stage=stage)
-    item_id = trial.item_id
-    items = [item_id] if item_id is not None and (search.items is None or item_id in search.items) else []
-    return replace(search, runs=runs, items=items, rest=search.rest & Q(dimension=trial.dimension_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from evalsite.lib.web.form_fields import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
 from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, RunControlForm
-from runs_app.models import Experiment, Run
+from runs_app.models import Run
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning.cost_estimate import summarise_experiment
@@ -101,10 +101,16 @@ CHANGES = {
 @hides_model_names()
 def experiment_action(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     experiment = get_editable_experiment(request, slug)
-    if verb == "priority":
-        _change_priority(request, experiment)
-    else:
+    if verb != "priority":
         _apply_verb(request, experiment.runs.all(), verb)
+    elif not (form := PriorityForm(request.POST)).is_valid():
+        messages.error(request, get_first_error(form))
+    else:
+        n = form.cleaned_data["priority"]
+        if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):
+            messages.success(request, f"Priority {n} from the next claim on.")
+        else:
+            messages.warning(request, f"Nothing changed: the priority is already {n}.")
     return redirect_back(request, reverse("experiment_progress", args=[experiment.slug]))
 
 
@@ -126,10 +132,14 @@ def run_action(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
             return redirect(run)
         messages.success(request, f"{name} is deleted. Its cost stays part of the spent budget.")
         return redirect("experiment_progress", run.experiment.slug)
-    if verb == "concurrency":
-        _set_concurrency(request, run)
-    else:
+    if verb != "concurrency":
         _apply_verb(request, Run.objects.filter(pk=run.pk), verb)
+    elif (limit_form := ConcurrencyForm(request.POST)).is_valid():
+        n = limit_form.cleaned_data["max_concurrency"]
+        run.change_concurrency(n, by=request.user)
+        messages.success(request, f"The limit is {n} calls in flight from the next claim on.")
+    else:
+        messages.error(request, get_first_error(limit_form))
     return redirect_back(request, run)
 
 
@@ -156,28 +166,6 @@ def _apply_verb(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
         messages.success(request, f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {outcome}.")
     else:
         messages.warning(request, "Nothing changed: no run has a status that allows this.")
-
-
-def _set_concurrency(request: HttpRequest, run: Run) -> None:
-    form = ConcurrencyForm(request.POST)
-    if not form.is_valid():
-        messages.error(request, get_first_error(form))
-        return
-    n = form.cleaned_data["max_concurrency"]
-    run.change_concurrency(n, by=request.user)
-    messages.success(request, f"The limit is {n} calls in flight from the next claim on.")
-
-
-def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
-    form = PriorityForm(request.POST)
-    if not form.is_valid():
-        messages.error(request, get_first_error(form))
-        return
-    n = form.cleaned_data["priority"]
-    if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):
-        messages.success(request, f"Priority {n} from the next claim on.")
-    else:
-        messages.warning(request, f"Nothing changed: the priority is already {n}.")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

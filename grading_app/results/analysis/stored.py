@@ -76,23 +76,19 @@ _last: tuple[str, AnalysisData] | None = None
 """The data of the last section, because a worker computes the sections of a scope one after another."""
 
 
-def _load_data(query: AnalysisQuery) -> AnalysisData:
-    global _last
-    blind = query.scope.blind
-    key = hash_content([query.parameters, blind.pk if blind else None, _fingerprint(query)])
-    if _last is None or _last[0] != key:
-        _last = None
-        _last = key, load_analysis_data(query.scope)
-    return _last[1]
-
-
 def _compute(queries: Sequence[AnalysisQuery], report_step: StepReporter) -> list[SectionTables]:
+    global _last
     section_tables = []
     for query in queries:
         report_step("reading scores")
-        data = _load_data(query)
+        blind = query.scope.blind
+        key = hash_content([query.parameters, blind.pk if blind else None, _fingerprint(query)])
+        if _last is None or _last[0] != key:
+            _last = None  # Before the next data are loaded, so that both are never in memory.
+            _last = key, load_analysis_data(query.scope)
         report_step("computing tables")
-        section_tables.append(SectionTables([table.content() for table in SECTIONS_BY_NAME[query.section].build(data)]))
+        tables = SECTIONS_BY_NAME[query.section].build(_last[1])
+        section_tables.append(SectionTables([table.content() for table in tables]))
     return section_tables
 
 

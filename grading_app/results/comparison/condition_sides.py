@@ -42,6 +42,12 @@ class ConditionSide:
     def name(self) -> str:
         return self.label if self.wave is None else f"{self.label}, {self.wave}"
 
+    @property
+    def is_unfinished(self) -> bool:
+        runs = self.experiment.runs.filter(condition__in=self.conditions)
+        runs = runs if self.wave is None else runs.filter(wave=self.wave)
+        return any(run.n_pending or run.n_running for run in runs)
+
 
 def parse_experiment_slug(reference: str) -> str | None:
     """Return the slug of the experiment in a reference; None if the text is not a reference."""

@@ -205,31 +205,30 @@ class CellStyle:
         self.counts_missing_as_wrong = scope.missing == MISSING_WRONG
         self.is_share = is_share
         self.display = display
-        self.n_bins = self._count_bins()
+        # Shares, and scales without ends, have no histogram.
+        self.n_bins, low, high = 0, self.low, self.high
+        if not is_share and low is not None and high is not None and high > low:
+            points = high - low + 1
+            self.n_bins = int(points) if points <= MAX_BINS and points == int(points) else 10
 
     def make_cell(self, cell: MatrixCell | None, norm: float, address: str, name: str) -> CellView | None:
         if cell is None:
             return None
-        text = self._format_score(cell)
+        text = score = self._format_score(cell)
+        detail = "" if self.measure.is_rating else cell.extracted
+        if self.display:
+            text, detail = self._format_amount(cell), score
         has_bars = self.n_bins > 0 and bool(cell.scores) and self.display == ""
-        label = f"{name}: {self._describe(cell, text)}" + ("" if norm != norm else f", norm {norm:.2f}")
+        label = f"{name}: {self._describe(cell, score)}" + ("" if norm != norm else f", norm {norm:.2f}")
         return CellView(
             address=address,
             tone=self._choose_tone(cell),
-            text=self._format_amount(cell) if self.display else text,
-            detail=self._format_detail(cell),
+            text=text,
+            detail=detail,
             label=label,
             path=self._draw_bars(cell.scores) if has_bars else "",
             norm_x=f"{self._scale_position(norm) * WIDTH:.1f}" if has_bars and norm == norm else "",
         )
-
-    def _count_bins(self) -> int:
-        """Return the number of bars, or 0 for shares and scales without ends, which have no histogram."""
-        low, high = self.low, self.high
-        if self.is_share or low is None or high is None or high <= low:
-            return 0
-        points = high - low + 1
-        return int(points) if points <= MAX_BINS and points == int(points) else 10
 
     def _format_score(self, cell: MatrixCell) -> str:
         if cell.mean is None:
@@ -255,12 +254,6 @@ class CellStyle:
         ]
         parts = [description, *(f"{n} {name}" for n, name in counts if n and cell.mean is not None)]
         return ", ".join([*parts, *([cell.extracted] if cell.extracted and not self.measure.is_rating else [])])
-
-    def _format_detail(self, cell: MatrixCell) -> str:
-        """Return the second line: the extracted answer beside the score, or the score beside another amount."""
-        if self.display:
-            return self._format_score(cell)
-        return "" if self.measure.is_rating else cell.extracted
 
     def _format_amount(self, cell: MatrixCell) -> str:
         if self.display == "answer":
