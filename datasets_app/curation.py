@@ -82,7 +82,11 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
         active_keys = list(dataset.items.active().values_list("key", flat=True))
         if not active_keys:
             raise CurationError(f"{dataset} has no active items to draw again")
-        pool = [(key, category) for key, category in _load_redraw_pool(parent, dataset) if key not in excluded_keys]
+        categories = dict(parent.items.active().values_list("key", "category"))
+        if missing := sorted(set(active_keys) - set(categories)):
+            names = ", ".join(missing[:5])
+            raise CurationError(f"{parent} has no active item {names}; remove it from {dataset} first")
+        pool = [(key, category) for key, category in categories.items() if key not in excluded_keys]
         keys = _draw_keys(reshuffle, pool, active_keys, seed)
         dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
@@ -121,18 +125,6 @@ def _load_pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str,
     pool = dict(parent.items.active().values_list("key", "category"))
     inactive = extra.items.values_list("key", "category") if extra else ()
     return list((dict(inactive) | pool).items())
-
-
-def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
-    """Return (key, category) of the parent's active items.
-
-    Raise CurationError if the parent lacks an active item of the draft.
-    """
-    pool = dict(parent.items.active().values_list("key", "category"))
-    missing = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
-    if missing:
-        raise CurationError(f"{parent} has no active item {', '.join(missing[:5])}; remove it from {dataset} first")
-    return list(pool.items())
 
 
 # --- single items ----------------------------------------------------------------------------------------------------

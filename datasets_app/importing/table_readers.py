@@ -351,22 +351,16 @@ def _iterate_json_rows(lines: io.TextIOWrapper, report: ReadingReport, limits: L
         if not text.strip():
             continue
         number += 1
-        row = _parse_row(number, line, text, report)
-        if row:
-            yield row
-
-
-def _parse_row(number: int, line: int, text: str, report: ReadingReport) -> TableRow | None:
-    empty = TableRow(number, line, {})
-    try:
-        value = parse_json(text)
-    except ValueError as error:
-        report.error(empty, "row", f"is not JSON: {error}")
-        return None
-    if not isinstance(value, dict):
-        report.error(empty, "row", f"is not an object {{...}} but {type(value).__name__}")
-        return None
-    return TableRow(number, line, value)
+        try:
+            value = parse_json(text)
+        except ValueError as error:
+            report.error(TableRow(number, line, {}), "row", f"is not JSON: {error}")
+            continue
+        if isinstance(value, dict):
+            yield TableRow(number, line, value)
+        else:
+            problem = f"is not an object {{...}} but {type(value).__name__}"
+            report.error(TableRow(number, line, {}), "row", problem)
 
 
 def read_json_array(file: BinaryIO, report: ReadingReport, limits: Limits) -> tuple[list[str], Iterator[TableRow]]:

@@ -126,8 +126,13 @@ def compare_with_newest(space: Space, slug: str) -> DatasetExtension | None:
 def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the values of COLUMNS. The shared texts of a point's cases are serialised once."""
     position = 0
-    for shared, cases in _iterate_cases(points, seed=seed):
-        ending = f", {json.dumps(shared)[1:]}"
+    for point in points:
+        cases: Iterable[GeneratedItem] = generate_point(point, seed=seed)
+        inputs = None
+        if point.max_cases <= MAX_CASES_IN_MEMORY:  # Only a large point is drawn twice.
+            cases = list(cases)
+            inputs = {item.case.input for item in cases}
+        ending = f", {json.dumps(make_prompt_parts(point, seed=seed, inputs=inputs))[1:]}"
         for generated in cases:
             case = generated.case
             metadata = json.dumps(generated.metadata())[:-1] + ending
@@ -144,18 +149,6 @@ def _iterate_rows(dataset: Dataset, points: Iterable[DifficultyPoint], *, seed: 
             )
             yield (*row, "", "", False)
             position += 1
-
-
-def _iterate_cases(
-    points: Iterable[DifficultyPoint], *, seed: int
-) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
-    """Yield the shared texts and the cases of each point. Only a large point is drawn twice, to bound memory."""
-    for point in points:
-        if point.max_cases > MAX_CASES_IN_MEMORY:
-            yield make_prompt_parts(point, seed=seed), generate_point(point, seed=seed)
-        else:
-            cases = list(generate_point(point, seed=seed))
-            yield make_prompt_parts(point, seed=seed, inputs={item.case.input for item in cases}), cases
 
 
 def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:

@@ -141,31 +141,27 @@ class InputDigests:
 def make_prompt_parts(point: DifficultyPoint, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
     """Return the metadata for prompts, shared by all cases of a point.
 
+    The EXAMPLE_COUNT examples are in the point's formats, or in the task's default formats if too few are new.
     inputs: the inputs of all cases of the point; without them, the cases are drawn again.
     """
     generator = get_generator(point.base_task)
     instructions = generator.instructions_at(generator.read_params(point.params))
     parts = dict(zip(INSTRUCTION_KEYS, (instructions.direct, instructions.stepwise, instructions.worked), strict=True))
-    for number, case in enumerate(_choose_examples(point, seed, inputs), 1):
-        parts[f"example_{number}_input"] = case.input
-        parts[f"example_{number}_reasoning"] = generator.explain(case)
-        parts[f"example_{number}_answer"] = format_final_line(case.target)
-    return parts
-
-
-def _choose_examples(point: DifficultyPoint, seed: int, inputs: Container[str] | None) -> list[Case]:
-    """Return EXAMPLE_COUNT cases in the point's formats, or in the task's default formats if too few are new."""
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
     examples: dict[str, Case] = {}
     # The point's parameters without numbers. Examples use the task's default numbers.
-    kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
+    kinds = {info.name: info.kind for info in generator.describe_params()}
     options = {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
     for params in (options, {}):
         if len(examples) < EXAMPLE_COUNT:
             cases = draw_examples(point.base_task, params, 2 * EXAMPLE_COUNT, avoid=inputs, version=point.version)
             examples |= {case.input: case for case in cases if case.input not in examples}
-    return list(examples.values())[:EXAMPLE_COUNT]
+    for number, case in enumerate(list(examples.values())[:EXAMPLE_COUNT], 1):
+        parts[f"example_{number}_input"] = case.input
+        parts[f"example_{number}_reasoning"] = generator.explain(case)
+        parts[f"example_{number}_answer"] = format_final_line(case.target)
+    return parts
 
 
 def _hash_input(text: str) -> bytes:

@@ -334,25 +334,19 @@ def _read_task_file(name: str, text: str, notes: list[str]) -> dict[str, Any]:
 def _describe_problem(problem: Any, root: type[StrictModel]) -> str:
     """Return a sentence such as `tasks[2].manifold.length.windw: unknown field; did you mean window?`."""
     steps = list(problem["loc"])
-    path = join_path(_shorten_path(steps))
+    # The steps as in the file: without the mode, and with "resample:corner" as one field.
+    named_steps: list[str | int] = []
+    for step in [*steps[:2], *steps[3:]] if steps[:1] == ["tasks"] and len(steps) > 2 else steps:
+        if named_steps and named_steps[-1] == "resample":
+            named_steps[-1] = f"{RESAMPLE}{step}"
+        elif step != "[key]":
+            named_steps.append(step.strip() if isinstance(step, str) else step)
+    path = join_path(named_steps)
     if problem["type"] == "extra_forbidden":
         hint = did_you_mean(str(steps[-1]).strip()[:80], _list_fields(steps, root))
         return f"{path}: unknown field" + (f"; {hint}" if hint else "")
     message = problem["msg"].removeprefix("Value error, ")
     return f"{path or 'the file'}: {message[:1].lower()}{message[1:]}"
-
-
-def _shorten_path(steps: list[str | int]) -> list[str | int]:
-    """Return the steps as in the file: without the mode, and with "resample:corner" as one field."""
-    if steps[:1] == ["tasks"] and len(steps) > 2:
-        steps = [*steps[:2], *steps[3:]]
-    path: list[str | int] = []
-    for step in steps:
-        if path and path[-1] == "resample":
-            path[-1] = f"{RESAMPLE}{step}"
-        elif step != "[key]":
-            path.append(step.strip() if isinstance(step, str) else step)
-    return path
 
 
 def _list_fields(steps: list[str | int], root: type[StrictModel]) -> list[str]:

@@ -45,7 +45,7 @@ class Command(VerbCommand):
     by: Actor
 
     def add_verbs(self, verbs: Any) -> None:
-        for add in (_add_import_verbs, _add_download, _add_parametric_verbs, _add_item_verbs, _add_state_verbs):
+        for add in (_add_import_verbs, _add_parametric_verbs, _add_draft_verbs):
             add(verbs)
         for parser in verbs.choices.values():
             add_user(parser)
@@ -355,9 +355,6 @@ def _add_import_verbs(verbs: Any) -> None:
     parser = _add_verb(verbs, "show", "show a dataset, its hash and its history")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--items", action="store_true", help="show the items, too")
-
-
-def _add_download(verbs: Any) -> None:
     parser = verbs.add_parser("download", help="a split of a dataset on the Hugging Face hub to a new draft")
     parser.add_argument("repository", metavar="OWNER/NAME")
     parser.add_argument("--name", required=True, metavar="SLUG")
@@ -388,7 +385,7 @@ def _add_parametric_verbs(verbs: Any) -> None:
     parser.add_argument("dataset", metavar="SLUG@V")
 
 
-def _add_item_verbs(verbs: Any) -> None:
+def _add_draft_verbs(verbs: Any) -> None:
     parser = _add_verb(verbs, "generate", "create a draft from a sample of a dataset")
     parser.add_argument("--name", required=True, metavar="SLUG")
     parser.add_argument("--strategy", choices=STRATEGIES, default="stratified")
@@ -412,9 +409,6 @@ def _add_item_verbs(verbs: Any) -> None:
     _add_verb(verbs, "reshuffle", "draw the sample of a draft again", reason=True).add_argument(
         "--seed", type=int, required=True
     )
-
-
-def _add_state_verbs(verbs: Any) -> None:
     for verb, help_text in (("approve", "freeze a draft permanently"), ("archive", "withdraw an approved dataset")):
         _add_verb(verbs, verb, help_text).add_argument("--reason", required=True, metavar="TEXT")
     parser = _add_verb(verbs, "describe", "change title, description, source or licence", reason=True)

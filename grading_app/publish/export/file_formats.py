@@ -268,22 +268,16 @@ def export_chunks(
     `count_rows` receives the number of rows of each piece.
     """
     if table == RECORDS:
-        return _export_records(experiment, file_format, filters or {}, count_rows)
+        if file_format != "jsonl":
+            raise ExportError(ONLY_JSONL)
+        if filters:
+            raise ExportError(f"the table {RECORDS} has no filter {', '.join(sorted(filters))}; it has none")
+        if not experiment.dataset.is_parametric:
+            raise ExportError(f"the table {RECORDS} is for parametric tasks, and {experiment.dataset} has none")
+        return _count_lines(record_chunks(experiment), count_rows)
     if file_format not in FORMATS:
         raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
     return FORMATS[file_format](replace(Extract.of(experiment, table, filters), count_rows=count_rows))
-
-
-def _export_records(
-    experiment: Experiment, file_format: str, filters: Mapping[str, str], count_rows: Callable[[int], None]
-) -> Iterator[bytes]:
-    if file_format != "jsonl":
-        raise ExportError(ONLY_JSONL)
-    if filters:
-        raise ExportError(f"the table {RECORDS} has no filter {', '.join(sorted(filters))}; it has none")
-    if not experiment.dataset.is_parametric:
-        raise ExportError(f"the table {RECORDS} is for parametric tasks, and {experiment.dataset} has none")
-    return _count_lines(record_chunks(experiment), count_rows)
 
 
 def _count_lines(pages: Iterator[bytes], count_rows: Callable[[int], None]) -> Iterator[bytes]:

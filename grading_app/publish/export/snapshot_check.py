@@ -204,9 +204,15 @@ class _Check:
         digest = hashlib.sha256()
         table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
         if name.startswith(ROWS):
+            stored_table = name.removeprefix(ROWS).removesuffix(".jsonl")
+            rules = self.rules.get(stored_table)
             for number, line in enumerate(self._read_lines(name), start=1):
                 digest.update(line)
-                self._check_row(name.removeprefix(ROWS).removesuffix(".jsonl"), number, line)
+                try:
+                    if rules is not None:
+                        check_row(read_row(line), stored_table, rules)
+                except RowError as error:  # A column cannot hold a value.
+                    raise RowError(f"row {number}: {error}") from None
             return digest.hexdigest()
         if not table:
             for piece in self._read(name, PIECE):
@@ -247,15 +253,6 @@ class _Check:
         if (mismatch := find_mismatch(COUNTED[table].shape, row)) is not None:
             raise RowError(f"row {number}: {': '.join(filter(None, mismatch))}")
         return row
-
-    def _check_row(self, table: str, number: int, line: bytes) -> None:
-        """Raise RowError, which names the row, for a value that its column cannot hold."""
-        if (rules := self.rules.get(table)) is None:
-            return
-        try:
-            check_row(read_row(line), table, rules)
-        except RowError as error:
-            raise RowError(f"row {number}: {error}") from None
 
     def _read_part(self, name: str) -> bytes:
         with refuse_damage():

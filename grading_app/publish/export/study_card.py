@@ -269,12 +269,9 @@ def _format_cell(value: Any) -> str:
 def _escape_markup(text: str) -> str:
     """Return people's text as one line without markup."""
     plain = " ".join(str(text).split())
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>#" and not _is_name(plain) else letter for letter in plain)
-
-
-def _is_name(text: str) -> bool:
-    """Return True for a name, a hash or an id. No character of it is markup within a cell."""
-    return all(letter.isalnum() or letter in "-_.@:/+ " for letter in text)
+    if all(letter.isalnum() or letter in "-_.@:/+ " for letter in plain):
+        return plain  # A name, a hash or an id has no markup within a cell.
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>#" else letter for letter in plain)
 
 
 Row = Mapping[str, Any]

@@ -7,6 +7,7 @@ samples and correlations of each rated dimension as JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -70,17 +71,12 @@ class FigureSource:
         blind: BlindReading | None = None,
     ) -> None:
         self.experiment, self.data, self.blind = experiment, data or QueryDict(), blind
-        self.wave = wave or self._find_wave()
+        self.wave = wave
+        if wave is None and (name := self.data.get("wave", "")):
+            with suppress(UnknownNameError):  # All waves, if the experiment has none of this name.
+                self.wave = experiment.find_wave(name)
         self.is_waiting = False
         self.state = f"{blind.pk}-" if blind else ""
-
-    def _find_wave(self) -> Wave | None:
-        """Return the wave in the address; None for all waves, and for a wave that the experiment does not have."""
-        try:
-            wave: Wave | None = self.experiment.find_wave(name) if (name := self.data.get("wave", "")) else None
-        except UnknownNameError:
-            return None
-        return wave
 
     @cached_property
     def results(self) -> StoredResults | None:

@@ -104,8 +104,7 @@ class PrintStyle:
         colors = PALETTES[self.palette].replacements
         for artist in figure.findobj():
             _recolor(artist, colors)
-            _scale_text(artist, scale)
-            _scale_marks(artist, scale)
+            _scale(artist, scale)
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):
                 axis.labelpad *= scale
@@ -153,21 +152,18 @@ def _add_title(figure: Drawing, title: str) -> None:
     figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / new_height, title, **text_style)
 
 
-def _scale_text(artist: Any, scale: float) -> None:
+def _scale(artist: Any, scale: float) -> None:
+    """Scale the text, the lines and the marks of this artist."""
+    import numpy as np
+    from matplotlib.collections import Collection, PathCollection
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
     from matplotlib.text import Annotation, Text
 
     if isinstance(artist, Text):
         artist.set_fontsize(float(artist.get_fontsize()) * scale)
     if isinstance(artist, Annotation) and artist.anncoords == "offset points":
         artist.xyann = (artist.xyann[0] * scale, artist.xyann[1] * scale)
-
-
-def _scale_marks(artist: Any, scale: float) -> None:
-    import numpy as np
-    from matplotlib.collections import Collection, PathCollection
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     if isinstance(artist, Line2D):
         artist.set_markersize(artist.get_markersize() * scale)
     if isinstance(artist, Line2D | Patch):
