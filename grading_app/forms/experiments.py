@@ -9,6 +9,7 @@ from typing import Any
 
 from django import forms
 from django.db import transaction
+from django.forms.utils import flatatt
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -48,21 +49,39 @@ EMPTY_CHOICES = {
     "dataset": ("No approved datasets yet.", "Show datasets", "dataset_list"),
     "language_models": ("No models yet. Operators add models.", "Show endpoints", "endpoint_list"),
 }
+TAG = '<input type="{}" name="{}" value="{}"{}>'
 MAX_PLAN_TEXT = 20_000
 MAX_PLAN_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceGroups:
-    """The checkboxes of a field: those that fit the dataset, and the others.
+class Choice:
+    """A checkbox with its name, what tells it from the rest, and the reason why it does not fit the dataset."""
 
-    Each comes with its name, what tells it from the rest, and the reason why it does not fit.
-    """
+    box: Any
+    name: str
+    text: str
+    reason: str
+
+    @property
+    def id(self) -> str:
+        return str(self.box.data["attrs"]["id"])
+
+    @property
+    def tag(self) -> str:
+        """Return the checkbox as its widget renders it. Templates of a widget for 2,000 choices take 150 ms."""
+        data, attributes = self.box.data, flatatt(self.box.data["attrs"])
+        return format_html(TAG, data["type"], data["name"], data["value"], attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceGroups:
+    """The checkboxes of a field: those that fit the dataset, and the others."""
 
     field: Any
     noun: str
-    fitting: list[tuple[Any, str, str, str]]
-    unfitting: list[tuple[Any, str, str, str]]
+    fitting: list[Choice]
+    unfitting: list[Choice]
     address: str = ""  # Of the editor that adds a choice; empty without the permission.
 
     @property
@@ -203,12 +222,12 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         Call this after the choices were fetched.
         """
         reasons = self._find_unfillable() if name == "prompts" else {}
-        groups: dict[bool, list[tuple[Any, str, str, str]]] = {True: [], False: []}
+        groups: dict[bool, list[Choice]] = {True: [], False: []}
         for box in self[name].subwidgets:
             row = getattr(box.data["value"], "instance", None)
             reason = reasons.get(row.pk, "") if row is not None else ""
             label = name_row(row) if row is not None else str(box.choice_label)
-            groups[not reason or box.data["selected"]].append((box, label, describe_row(row), reason))
+            groups[not reason or box.data["selected"]].append(Choice(box, label, describe_row(row), reason))
         noun, permission = ADDED_IN_EDITOR.get(name, ("", ""))
         address = ""
         if noun and self.user.has_perm(permission):

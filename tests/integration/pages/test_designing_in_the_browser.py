@@ -7,7 +7,10 @@ from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 from django.utils.html import strip_tags
+from pytest_django.asserts import assertHTMLEqual
 
+from evalsite.lib.web.form_fields import fetch_choices
+from grading_app.forms.experiments import ExperimentForm
 from runs_app.bounds import BOUNDS
 from runs_app.forms.fields import state_bounds
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
@@ -135,6 +138,17 @@ def test_the_address_ticks_what_was_just_made(parts, as_):
     form = as_("researcher").get(f"{NEW}?prompts={parts['prompt'].pk}&samplers=x").context["form"]
     assert form["prompts"].value() == [str(parts["prompt"].pk)]
     assert not form["samplers"].value()
+
+
+def test_checkboxes_are_as_their_widget_renders_them(form_data, people):
+    make_grader("strict")
+    form = ExperimentForm(form_data | {"judges": ["strict"], "scorers": ["exact_match"]}, user=people["owner"])
+    fetch_choices(form)
+    for name in ("language_models", "prompts", "samplers", "scorers", "judges"):
+        choices = form.group_choices(name).fitting
+        assert any(choice.box.data["selected"] for choice in choices), name
+        for choice in choices:
+            assertHTMLEqual(choice.tag, choice.box.tag())
 
 
 def test_judges_are_chosen_in_the_design(form_data, as_):
