@@ -89,7 +89,8 @@ def test_any_text_is_read_without_an_error(name, text):
 
 
 @pytest.mark.parametrize("name", load_generators())
-def test_a_hostile_text_is_read_quickly(name):
+def test_a_hostile_text_is_read_as_any_other(name):
+    """A pattern that looks back at each character would not end within the hour."""
     for text in (
         "(" * 200_000,
         "Final Answer: " + "= " * 100_000,
@@ -97,7 +98,8 @@ def test_a_hostile_text_is_read_quickly(name):
         "Final Answer: " + "1," * 100_000,
         " \n" * 100_000,
     ):
-        load_generators()[name].answer.read(text)
+        reading = load_generators()[name].answer.read(text)
+        assert reading.valid == (reading.extracted is not None)
 
 
 def test_the_final_answer_is_the_line_after_the_last_mark():
