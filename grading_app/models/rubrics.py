@@ -251,6 +251,11 @@ class Grader(HasHistory, models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def clean(self) -> None:
+        super().clean()
+        if self.rubric_id and self.rubric.kind == Rubric.Kind.WRITER:
+            raise ValidationError({"rubric": f"{self.rubric} writes item rubrics and asks for no verdict."})
+
     @property
     def content(self) -> dict[str, Any]:
         """Return the content that identifies the judge, without names: model, sampler, rubric and rules for answers."""

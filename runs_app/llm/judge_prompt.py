@@ -102,7 +102,10 @@ def _format_line(part: Mapping[str, Any]) -> str:
 
 
 def build_verdict_form(rubric: Mapping[str, Any]) -> str:
-    """Return the sentences that ask for the verdict in the form that the parser can read."""
+    """Return the sentences that ask for the verdict in the form that the parser can read.
+
+    A rubric writer asks for no verdict. `Grader.clean` refuses it, and with it the judges of imported files.
+    """
     example: dict[str, Any]
     kind, reasoning = rubric["kind"], "the reasoning is one or two sentences."
     if kind == "score":
@@ -122,7 +125,7 @@ def build_verdict_form(rubric: Mapping[str, Any]) -> str:
         example = {"winner": "A"}
         meaning = f'where the winner is "A", "B" or "tie", whichever order they are shown in, and {reasoning}'
     else:
-        raise KeyError(kind)
+        raise ValueError(f"a rubric of the kind {kind} asks for no verdict")
     block = json.dumps(example | {"reasoning": "..."}, ensure_ascii=False)
     if kind == "score":
         block = block.replace('"N"', "N", 1)  # JSON has no notation for a number to fill in.

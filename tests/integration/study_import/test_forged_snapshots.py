@@ -242,3 +242,14 @@ def test_an_upload_that_unpacks_to_many_times_its_size_is_refused(tmp_path):
             archive.writestr(name, content)
     with pytest.raises(StudyError, match=r"'tables/trials.jsonl' in big.zip unpacks to more than 200 times"):
         read_study_upload({"file-0": FileToRead(path, "big.zip")}, "")
+
+
+def test_a_judge_whose_rubric_asks_for_no_verdict_is_refused(owner, tmp_path):
+    """Each page that prices or shows such a judge would fail."""
+    messages = [{"role": "user", "content": "Write a rubric for {{input}}"}]
+    content = Rubric(kind="writer", messages=messages).content
+    forged = forge(
+        tmp_path, "rows/grading_app_rubric.jsonl", kind="writer", messages=messages, content_hash=hash_content(content)
+    )
+    with pytest.raises(SnapshotFileError, match=r"judge .*: rubric: .* writes item rubrics and asks for no verdict"):
+        import_snapshot(forged, owner)
