@@ -43,6 +43,9 @@ class Connection:
             raise ValueError(f"the address of the site must start with https:// or http://, not {url!r}")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK:
             warnings.warn("the token is sent without encryption; use an https address", stacklevel=4)
+        token = token.strip()  # A token that was read from a file ends with a line break.
+        if not (token.isascii() and token.isprintable()):
+            raise ValueError("the token contains characters that no token has; copy it again")
         self.url, self._token, self._timeout_s = url.rstrip("/"), token, timeout_s
         self._opener = urllib.request.build_opener(_NoRedirects)
 
@@ -72,7 +75,10 @@ class Connection:
             after = page["next"]
 
     def open(self, method: str, path: str, query: Mapping[str, Any] | None, body: bytes | None = None) -> Any:
-        """Return an open answer. Raise ApiError if the site refuses. Retry if it is busy or cannot be reached."""
+        """Return an open answer. Retry if the site is busy or cannot be reached.
+
+        Raise ApiError if the site refuses, and ConnectionError if it cannot be reached.
+        """
         chosen = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
         address = f"{self.url}/api/v1{path}" + (f"?{urllib.parse.urlencode(chosen)}" if chosen else "")
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
@@ -84,11 +90,12 @@ class Connection:
                 return self._opener.open(request, timeout=self._timeout_s)
             except urllib.error.HTTPError as error:
                 if error.code not in RETRIED or attempt == ATTEMPTS:
-                    raise _read_error(error) from None
+                    raise _read_error(error, path) from None
                 time.sleep(_read_wait(error.headers, 2.0**attempt / 4))
-            except OSError:
+            except OSError as error:
                 if attempt == ATTEMPTS:
-                    raise
+                    reason = getattr(error, "reason", error)
+                    raise ConnectionError(f"the site {self.url} cannot be reached: {reason}") from error
                 time.sleep(2.0**attempt / 4)
         raise AssertionError("the last attempt returns or raises")
 
@@ -98,10 +105,12 @@ def _read_wait(headers: Any, otherwise: float) -> float:
     return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else otherwise
 
 
-def _read_error(error: urllib.error.HTTPError) -> ApiError:
+def _read_error(error: urllib.error.HTTPError, path: str) -> ApiError:
+    """Return the exception. One for a missing row names the path, because the site's sentence names no row."""
+    where = f" The request was for {path}" if error.code == 404 else ""
     try:
         problem = json.loads(error.read(2**20))
         errors = {one["field"]: one["message"] for one in problem.get("errors", [])}
-        return ApiError(error.code, problem["detail"], errors)
+        return ApiError(error.code, problem["detail"] + where, errors)
     except (ValueError, KeyError, TypeError):
-        return ApiError(error.code, str(error.reason))
+        return ApiError(error.code, f"{error.reason}.{where}" if where else str(error.reason))

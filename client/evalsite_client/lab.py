@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite_client.connection import Connection
-from evalsite_client.tables import Table
+from evalsite_client.tables import Table, import_package
 
 ENDED = {"done", "partial", "failed", "cancelled", "stopped", "paused", "archived", "draft", "stored"}
 BAR = 30  # Characters.
@@ -183,14 +183,10 @@ class Results(Sequence[Any]):
         return _write_html(["measure", "condition", "mean", "low", "high", "n", "of", "method"], self._scores)
 
     def to_pandas(self) -> Any:
-        import pandas
-
-        return pandas.DataFrame(self._scores)
+        return import_package("pandas", "pandas").DataFrame(self._scores)
 
     def to_polars(self) -> Any:
-        import polars
-
-        return polars.DataFrame(self._scores)
+        return import_package("polars", "polars").DataFrame(self._scores)
 
 
 def format_progress(facts: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import tempfile
@@ -12,6 +13,16 @@ from typing import Any
 from evalsite_client.connection import Connection
 
 PIECE = 2**20
+
+
+def import_package(name: str, extra: str) -> Any:
+    """Return the module of a package for data frames. Raise ImportError, which says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0]:
+            raise
+        raise ImportError(f"this needs {error.name}: pip install 'evalsite-client[{extra}]'", name=error.name) from None
 
 
 class Table:
@@ -39,15 +50,14 @@ class Table:
 
     def to_arrow(self) -> Any:
         """Return a pyarrow table. Money is exact."""
-        import pyarrow.parquet
-
+        parquet = import_package("pyarrow.parquet", "arrow")
         with tempfile.TemporaryDirectory() as folder:
-            return pyarrow.parquet.read_table(self.save(Path(folder) / "table.parquet"))
+            return parquet.read_table(self.save(Path(folder) / "table.parquet"))
 
     def to_pandas(self, *, exact: bool = False) -> Any:
         """Return a pandas frame. Money is a float, or an exact Decimal with `exact`, which takes longer."""
-        import pyarrow
-
+        import_package("pandas", "pandas")
+        pyarrow = import_package("pyarrow", "pandas")
         table = self.to_arrow()
         if not exact:
             floats = [
@@ -59,8 +69,7 @@ class Table:
 
     def to_polars(self) -> Any:
         """Return a polars frame. Money is exact."""
-        import polars
-
+        polars = import_package("polars", "polars")
         with tempfile.TemporaryDirectory() as folder:
             return polars.read_parquet(self.save(Path(folder) / "table.parquet"))
 

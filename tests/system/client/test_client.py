@@ -133,3 +133,43 @@ for attempt in (lambda: Lab().experiment("absent"), lambda: Lab(token="evs_wrong
         print(error.status)
 """
     assert run_program(code).split() == ["404", "401", "422"]
+
+
+def test_a_frame_without_its_package_says_what_to_install(run_program):
+    code = """
+from evalsite_client import Lab
+pilot = Lab().experiment("pilot")
+for attempt in (pilot.trials().to_pandas, pilot.trials().to_arrow, pilot.trials().to_polars, pilot.results().to_pandas):
+    try:
+        attempt()
+    except ImportError as error:
+        print(error)
+"""
+    needed = (("pandas", "pandas"), ("pyarrow", "arrow"), ("polars", "polars"), ("pandas", "pandas"))
+    assert run_program(code).splitlines() == [
+        f"this needs {package}: pip install 'evalsite-client[{extra}]'" for package, extra in needed
+    ]
+
+
+def test_mistakes_name_the_row_or_the_site_and_never_the_token(run_program):
+    code = """
+import os
+import evalsite_client.connection
+from evalsite_client import ApiError, Lab
+evalsite_client.connection.ATTEMPTS = 1
+token = os.environ["EVALSITE_TOKEN"]
+print(len(Lab(token=token + "\\n").experiments()))
+for attempt in (lambda: Lab().experiment("absent"), lambda: Lab().experiment("pilot").save_figure("none", "x.pdf"),
+        lambda: Lab(token=token[:9] + "\\n" + token[9:]).experiments(), lambda: Lab("http://127.0.0.1:9").experiments()):
+    try:
+        attempt()
+    except (ApiError, ValueError, ConnectionError) as error:
+        assert token[9:] not in str(error)
+        print(error)
+"""
+    count, experiment, figure, token, site = run_program(code).splitlines()
+    assert count == "2"
+    assert experiment.endswith("may not see it. The request was for /experiments/absent")
+    assert figure.endswith("The request was for /experiments/pilot/figures/none.pdf")
+    assert token == "the token contains characters that no token has; copy it again"
+    assert site == "the site http://127.0.0.1:9 cannot be reached: [Errno 111] Connection refused"
