@@ -6,7 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.publish.export.study_card import Counts, find_differences, study_card
+from grading_app.publish.export.study_card import Counts, StudyCard, find_differences
 
 FACTS = {
     "snapshot": {"label": "first", "reason": "to *see* | it", "by": "owner", "at": "2026-03-01T12:00:00+00:00"},
@@ -56,7 +56,7 @@ def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows
         if kind in ("done", "failed", "pending")
     ]
     assert sum(by_status) == content["rows"]["trials"] == len(rows)
-    assert study_card(FACTS, content) == study_card(FACTS, count_rows(shuffled))
+    assert StudyCard(FACTS, content).to_markdown() == StudyCard(FACTS, count_rows(shuffled)).to_markdown()
 
 
 def test_costs_are_summed_exactly():
@@ -77,7 +77,7 @@ def test_a_result_has_an_interval_with_its_method_or_a_reason():
     with_interval = {**line, "low": 0.7225, "high": 1.0, "method": "Wilson", "reason": ""}
     without = {**line, "low": None, "high": None, "method": "", "reason": "an interval needs at least two items"}
     results = {"scores": [with_interval, without], "norms": []}
-    card = study_card({**FACTS, "results": results}, count_rows([]))
+    card = StudyCard({**FACTS, "results": results}, count_rows([])).to_markdown()
     assert "| exact_match | small | 10 | 10 | 0 | 1 | 0 | 0.7225 to 1 | Wilson |" in card
     assert "| 1 | 0 | - | an interval needs at least two items |" in card
 
@@ -89,27 +89,29 @@ def test_a_rating_study_lists_its_ratings_and_no_grades():
         {**rated, "dimension": "valence", "rating": None, "parse_error": "no_number", "error_class": None,
          "completed_at": None},
     ]  # fmt: skip
-    card = study_card(FACTS, count_rows(rows))
+    card = StudyCard(FACTS, count_rows(rows)).to_markdown()
     assert "| a--1 | valence | ratings | 1 |" in card
     assert "| a--1 | valence | no rating: no_number | 1 |" in card
     assert "## Grades" not in card
-    assert "## Grades" in study_card(FACTS, count_rows([]))
+    assert "## Grades" in StudyCard(FACTS, count_rows([])).to_markdown()
 
 
 def test_ratings_by_people_are_counted_without_excluded_raters():
     row = {"queue": "feelings", "rated_on": "arousal", "kind": "item", "rating": 3.0, "excluded": False}
-    card = study_card(FACTS, count_rows([row, row, {**row, "excluded": True}, {**row, "rating": None}], "ratings"))
+    card = StudyCard(
+        FACTS, count_rows([row, row, {**row, "excluded": True}, {**row, "rating": None}], "ratings")
+    ).to_markdown()
     assert "| feelings | arousal | item | 2 |" in card
 
 
 def test_the_card_names_the_version_and_the_commit():
-    assert "| evalsite | 0.1.0+0123456789 |" in study_card(FACTS, count_rows([]))
+    assert "| evalsite | 0.1.0+0123456789 |" in StudyCard(FACTS, count_rows([])).to_markdown()
     software = {"version": "0.1.0+0123456789", "commit": "c0ffee"}
-    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": software}, count_rows([]))
+    assert "| commit of evalsite | c0ffee |" in StudyCard({**FACTS, "evalsite": software}, count_rows([])).to_markdown()
 
 
 def test_markup_in_texts_of_people_is_escaped():
-    card = study_card(FACTS, count_rows([]))
+    card = StudyCard(FACTS, count_rows([])).to_markdown()
     assert "A \\<b\\>title\\</b\\>" in card
     assert "to \\*see\\* | it" in card
     assert "| source | not said |" in card

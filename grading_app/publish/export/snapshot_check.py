@@ -29,9 +29,9 @@ from grading_app.publish.export.study_card import (
     COUNTED,
     CardFacts,
     Counts,
+    StudyCard,
     find_differences,
     read_card_row,
-    study_card,
 )
 
 TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
@@ -284,7 +284,7 @@ class _Check:
             return  # Only a snapshot has a study card.
         self._require_shape("facts.json", CardFacts, facts)
         card = self._decode("study-card.md", self._read_part("study-card.md"))
-        if study_card(facts, table_counts) != card:
+        if StudyCard(facts, table_counts).to_markdown() != card:
             self._report("study-card.md: it does not match the facts and tables")
 
     def _report(self, problem: str) -> None:

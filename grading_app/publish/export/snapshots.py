@@ -22,7 +22,7 @@ from evalsite.lib.history import Actor, record_changes
 from grading_app.models import Snapshot
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.publish.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA, check_line
-from grading_app.publish.export.study_card import Counts, study_card
+from grading_app.publish.export.study_card import Counts, StudyCard
 from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.publish.report.build import PART, freeze_report
@@ -123,7 +123,7 @@ def write_archive(
     writer.add("facts.json", [json_part(facts)])
     writer.add(PART, [json_part(freeze_report(experiment))])
     writer.add("counts.json", [json_part(counts.content)])
-    writer.add("study-card.md", [study_card(facts, counts.content).encode()])
+    writer.add("study-card.md", [StudyCard(facts, counts.content).to_markdown().encode()])
     return writer.close(), counts.content
 
 

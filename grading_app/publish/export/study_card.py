@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -92,100 +93,145 @@ class CardFacts(Shape):
     packages: dict[str, Any]
 
 
-def study_card(facts: Tree, counts: Tree) -> str:
-    """Return the study card.
+@dataclass(frozen=True)
+class StudyCard:
+    """A study card. facts: about the site when the snapshot was made. counts: from the snapshot's tables (`Counts`)."""
 
-    facts: about the site when the snapshot was made. counts: from the snapshot's tables (`Counts`).
-    """
-    texts = [
-        *_write_head(facts, counts),
-        *_write_items(facts, counts),
-        *_write_conditions(facts),
-        *_write_counts(counts),
-        *_write_results(facts),
-        *_write_errors(counts),
-        *_write_costs(counts),
-        *_write_ratings(counts),
-        *_write_grades(facts, counts),
-        *_write_software(facts),
-    ]
-    return "\n\n".join(texts) + "\n"
+    facts: Tree
+    counts: Tree
 
+    def to_markdown(self) -> str:
+        texts = [
+            *self.write_head(),
+            *self.write_items(),
+            *self.write_conditions(),
+            *self.write_counts(),
+            *self.write_results(),
+            *self.write_errors(),
+            *self.write_costs(),
+            *self.write_ratings(),
+            *self.write_grades(),
+            *self.write_software(),
+        ]
+        return "\n\n".join(texts) + "\n"
 
-def _write_head(facts: Tree, counts: Tree) -> Iterator[str]:
-    snapshot = facts["snapshot"]
-    yield f"# {_escape_markup(facts['title'] or facts['experiment'])}"
-    label = f" `{_escape_markup(snapshot['label'])}`" if snapshot["label"] else ""
-    by = _escape_markup(snapshot["by"])
-    yield f"Snapshot{label} of the experiment `{facts['experiment']}`, made {snapshot['at']} by {by}."
-    yield from [_escape_markup(text) for text in (snapshot["reason"], facts["description"]) if text]
-    spans = counts.get("when", {})
-    yield _format_table(("what", "first", "last"), [(name, *spans[name]) for name in sorted(spans)])
+    def write_head(self) -> Iterator[str]:
+        snapshot = self.facts["snapshot"]
+        yield f"# {_escape_markup(self.facts['title'] or self.facts['experiment'])}"
+        label = f" `{_escape_markup(snapshot['label'])}`" if snapshot["label"] else ""
+        by = _escape_markup(snapshot["by"])
+        yield f"Snapshot{label} of the experiment `{self.facts['experiment']}`, made {snapshot['at']} by {by}."
+        yield from [_escape_markup(text) for text in (snapshot["reason"], self.facts["description"]) if text]
+        spans = self.counts.get("when", {})
+        yield _format_table(("what", "first", "last"), [(name, *spans[name]) for name in sorted(spans)])
 
-
-def _write_items(facts: Tree, counts: Tree) -> Iterator[str]:
-    dataset = facts["dataset"]
-    yield "## The items"
-    yield _format_table(
-        ("", ""), [(name, dataset[name] or "not said") for name in ("name", "title", "source", "licence", "hash")]
-    )
-    items = counts.get("items", {})
-    yield f"{items.get('active', 0)} active items, {items.get('excluded', 0)} excluded."
-    if exclusions := counts.get("exclusions"):
-        yield _format_table(("excluded because", "items"), exclusions.items())
-
-
-def _write_conditions(facts: Tree) -> Iterator[str]:
-    yield "## What was asked of whom"
-    yield f"{facts['samples']} repetitions of each cell. What was asked is in `conditions/` and `design.yaml`."
-    yield _format_table(
-        ("condition", "stage", "model", "served as", "endpoint"),
-        [
-            (condition["id"], condition["stage"], condition["model"], condition["served_as"], condition["endpoint"])
-            for condition in facts["conditions"]
-        ],
-    )
-
-
-def _write_counts(counts: Tree) -> Iterator[str]:
-    yield "## How many"
-    yield _format_table(("table", "rows"), counts.get("rows", {}).items())
-    kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
-    rows = [
-        (condition, wave, *(statuses.get(kind, 0) for kind in kinds))
-        for condition, waves in counts.get("trials", {}).items()
-        for wave, statuses in waves.items()
-    ]
-    yield _format_table(("condition", "wave", *kinds), rows)
-    if removed := counts.get("removed"):
-        yield _format_table(("removed by the retention rule of the site", "rows"), removed.items())
-
-
-def _write_results(facts: Tree) -> Iterator[str]:
-    yield "## Results"
-    results = facts["results"]
-    if not results["scores"]:
-        yield "No answer has a rating or a score."
-        return
-    yield _format_table(
-        ("measure", "condition", "scores", "items", "no score", "mean or share", "SE", "95 % interval", "method"),
-        [
-            (score["measure"], score["condition"], score["n"], score["items"], score["unread"],
-             _format_number(score["mean"]), _format_number(score["se"]), _format_interval(score),
-             score["method"] or score["reason"])
-            for score in results["scores"]
-        ],
-    )  # fmt: skip
-    if results["norms"]:
-        yield "Means by item compared with the dataset's norms:"
+    def write_items(self) -> Iterator[str]:
+        dataset = self.facts["dataset"]
+        yield "## The items"
         yield _format_table(
-            ("dimension", "condition", "items", "r", "95 % interval", "mean difference", "method"),
+            ("", ""), [(name, dataset[name] or "not said") for name in ("name", "title", "source", "licence", "hash")]
+        )
+        items = self.counts.get("items", {})
+        yield f"{items.get('active', 0)} active items, {items.get('excluded', 0)} excluded."
+        if exclusions := self.counts.get("exclusions"):
+            yield _format_table(("excluded because", "items"), exclusions.items())
+
+    def write_conditions(self) -> Iterator[str]:
+        yield "## What was asked of whom"
+        yield f"{self.facts['samples']} repetitions of each cell. What was asked is in `conditions/` and `design.yaml`."
+        yield _format_table(
+            ("condition", "stage", "model", "served as", "endpoint"),
             [
-                (norm["dimension"], norm["condition"], norm["items"], _format_number(norm["r"]), _format_interval(norm),
-                 _format_number(norm["difference"]), norm["method"] or norm["reason"])
-                for norm in results["norms"]
+                (condition["id"], condition["stage"], condition["model"], condition["served_as"], condition["endpoint"])
+                for condition in self.facts["conditions"]
+            ],
+        )
+
+    def write_counts(self) -> Iterator[str]:
+        yield "## How many"
+        yield _format_table(("table", "rows"), self.counts.get("rows", {}).items())
+        kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
+        rows = [
+            (condition, wave, *(statuses.get(kind, 0) for kind in kinds))
+            for condition, waves in self.counts.get("trials", {}).items()
+            for wave, statuses in waves.items()
+        ]
+        yield _format_table(("condition", "wave", *kinds), rows)
+        if removed := self.counts.get("removed"):
+            yield _format_table(("removed by the retention rule of the site", "rows"), removed.items())
+
+    def write_results(self) -> Iterator[str]:
+        yield "## Results"
+        results = self.facts["results"]
+        if not results["scores"]:
+            yield "No answer has a rating or a score."
+            return
+        yield _format_table(
+            ("measure", "condition", "scores", "items", "no score", "mean or share", "SE", "95 % interval", "method"),
+            [
+                (score["measure"], score["condition"], score["n"], score["items"], score["unread"],
+                 _format_number(score["mean"]), _format_number(score["se"]), _format_interval(score),
+                 score["method"] or score["reason"])
+                for score in results["scores"]
             ],
         )  # fmt: skip
+        if results["norms"]:
+            yield "Means by item compared with the dataset's norms:"
+            yield _format_table(
+                ("dimension", "condition", "items", "r", "95 % interval", "mean difference", "method"),
+                [
+                    (norm["dimension"], norm["condition"], norm["items"], _format_number(norm["r"]),
+                     _format_interval(norm), _format_number(norm["difference"]), norm["method"] or norm["reason"])
+                    for norm in results["norms"]
+                ],
+            )  # fmt: skip
+
+    def write_errors(self) -> Iterator[str]:
+        yield "## Errors"
+        yield _format_table(("trials that failed, by class", "trials"), self.counts.get("failed", {}).items())
+        yield _format_table(("calls with an error, by class", "calls"), self.counts.get("errors of calls", {}).items())
+        calls = self.counts.get("calls", {})
+        rows = [(stage, outcome, n) for stage, outcomes in calls.items() for outcome, n in outcomes.items()]
+        yield _format_table(("stage", "outcome", "calls"), rows)
+
+    def write_costs(self) -> Iterator[str]:
+        yield "## Costs"
+        yield _format_table(
+            ("stage", "model", "calls", "of unknown cost", "paid, US dollars"),
+            [
+                (stage, model, totals["attempts"], totals["unpriced"], totals["paid_usd"])
+                for stage, models in self.counts.get("money", {}).items()
+                for model, totals in models.items()
+            ],
+        )
+
+    def write_ratings(self) -> Iterator[str]:
+        """Yield the counts of ratings, if the study has any."""
+        by_models, by_people = self.counts.get("ratings", {}), self.counts.get("people", {})
+        if by_models or by_people:
+            yield "## Ratings"
+        if by_models:
+            yield _format_table(("rated by the model", "on", "", "answers"), _list_leaves(by_models))
+        if by_people:
+            yield _format_table(("rated by people of the queue", "on", "kind", "ratings"), _list_leaves(by_people))
+
+    def write_grades(self) -> Iterator[str]:
+        if not self.counts.get("gradings") and (self.counts.get("ratings") or self.counts.get("people")):
+            return  # In a rating study the ratings are the scores, and nobody grades them.
+        yield "## Grades"
+        rows = [
+            (grader, kind, n) for grader, kinds in self.counts.get("gradings", {}).items() for kind, n in kinds.items()
+        ]
+        yield _format_table(("graded by", "", "answers"), rows)
+        agreement = self.facts["agreement"]
+        yield f"How far those who graded agree: {agreement} on the site, or computed from `tables/gradings.jsonl`."
+
+    def write_software(self) -> Iterator[str]:
+        yield "## Software"
+        site = self.facts["evalsite"]
+        versions = {"evalsite": site["version"], "commit of evalsite": site["commit"] or "not known"}
+        yield _format_table(("package", "version"), {**versions, **self.facts["packages"]}.items())
+        yield f"{len(self.facts['manifests'])} launches; what each wrote down is in `manifests/`."
 
 
 def _format_number(value: float | None) -> str:
@@ -196,38 +242,6 @@ def _format_interval(row: Tree) -> str:
     return "-" if row["low"] is None else f"{_format_number(row['low'])} to {_format_number(row['high'])}"
 
 
-def _write_errors(counts: Tree) -> Iterator[str]:
-    yield "## Errors"
-    yield _format_table(("trials that failed, by class", "trials"), counts.get("failed", {}).items())
-    yield _format_table(("calls with an error, by class", "calls"), counts.get("errors of calls", {}).items())
-    calls = counts.get("calls", {})
-    rows = [(stage, outcome, n) for stage, outcomes in calls.items() for outcome, n in outcomes.items()]
-    yield _format_table(("stage", "outcome", "calls"), rows)
-
-
-def _write_costs(counts: Tree) -> Iterator[str]:
-    yield "## Costs"
-    yield _format_table(
-        ("stage", "model", "calls", "of unknown cost", "paid, US dollars"),
-        [
-            (stage, model, totals["attempts"], totals["unpriced"], totals["paid_usd"])
-            for stage, models in counts.get("money", {}).items()
-            for model, totals in models.items()
-        ],
-    )
-
-
-def _write_ratings(counts: Tree) -> Iterator[str]:
-    """Yield the counts of ratings, if the study has any."""
-    by_models, by_people = counts.get("ratings", {}), counts.get("people", {})
-    if by_models or by_people:
-        yield "## Ratings"
-    if by_models:
-        yield _format_table(("rated by the model", "on", "", "answers"), _list_leaves(by_models))
-    if by_people:
-        yield _format_table(("rated by people of the queue", "on", "kind", "ratings"), _list_leaves(by_people))
-
-
 def _list_leaves(tree: Tree) -> list[tuple[str, ...]]:
     return [
         (rater, subject, kind, n)
@@ -235,23 +249,6 @@ def _list_leaves(tree: Tree) -> list[tuple[str, ...]]:
         for subject, kinds in subjects.items()
         for kind, n in kinds.items()
     ]
-
-
-def _write_grades(facts: Tree, counts: Tree) -> Iterator[str]:
-    if not counts.get("gradings") and (counts.get("ratings") or counts.get("people")):
-        return  # In a rating study the ratings are the scores, and nobody grades them.
-    yield "## Grades"
-    rows = [(grader, kind, n) for grader, kinds in counts.get("gradings", {}).items() for kind, n in kinds.items()]
-    yield _format_table(("graded by", "", "answers"), rows)
-    yield f"How far those who graded agree: {facts['agreement']} on the site, or computed from `tables/gradings.jsonl`."
-
-
-def _write_software(facts: Tree) -> Iterator[str]:
-    yield "## Software"
-    site = facts["evalsite"]
-    versions = {"evalsite": site["version"], "commit of evalsite": site["commit"] or "not known"}
-    yield _format_table(("package", "version"), {**versions, **facts["packages"]}.items())
-    yield f"{len(facts['manifests'])} launches; what each wrote down is in `manifests/`."
 
 
 def _format_table(head: Sequence[str], rows: Any) -> str:

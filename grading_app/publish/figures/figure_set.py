@@ -175,6 +175,77 @@ class FigureSource:
         provider = FIGURES.get(name.partition("-")[0])
         return next((figure for figure in provider(self) if figure.name == name), None) if provider else None
 
+    def make_dimension_figures(self) -> Iterable[Figure]:
+        data = self.load_ratings(self.measure)
+        return dimensions.make_figures(data) if data else ()
+
+    def make_planes(self) -> Iterable[Figure]:
+        if self.second is None:
+            return ()
+        x, y = self.load_ratings(self.measure), self.load_ratings(self.second)
+        return planes.make_figures(x, y, has_images=bool(self.data.get("images"))) if x and y else ()
+
+    def make_reliability_figure(self) -> Iterator[Figure]:
+        measure = self.measure
+        scores = self.get_scores(measure) if measure else None
+        if measure and scores:
+            yield from filter(None, [reliability.make_figure(scores, self.frames.labels, measure.label)])
+
+    def make_agreement_figures(self) -> Iterator[Figure]:
+        selection = RatingSelectionForm(self.data, self.experiment).get_selection()
+        if selection is None or not selection.raters:
+            return
+        roles = assign_roles(selection, {name: str(value) for name, value in self.data.items()})
+        cached = get_aggregate(AGREEMENT, self.experiment.pk, AgreementQuery(selection, roles))
+        self.state += cached.fingerprint
+        if cached.value is None:
+            self.is_waiting = True
+            return
+        yield from agreement_figures.make_figures(selection, roles, cached.value)
+
+    def make_calibration_figure(self) -> Iterator[Figure]:
+        query = calibration.CalibrationQuery(self.experiment)
+        cached = get_aggregate(calibration.CALIBRATION, self.experiment.pk, query)
+        self.state += cached.fingerprint
+        if cached.value is None:
+            self.is_waiting = True
+        else:
+            yield from filter(None, [calibration.make_figure(cached.value.rows)])
+
+    def make_length_figures(self) -> Iterator[Figure]:
+        """Yield the figure of the grade condition in the address (`by`), or of each one."""
+        queryset = self.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+        conditions = list(queryset.prefetch_related("panel__graders__rubric").order_by("pk"))
+        key = self.data.get("by", "")
+        selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MAX_GRADERS]
+        by_condition = get_aggregates_by_condition(LENGTHS, selected, conditions)
+        name = "length"
+        for condition in selected:
+            lengths = by_condition[condition.pk].value
+            self.state += by_condition[condition.pk].fingerprint
+            if isinstance(lengths, ScoresByLength):
+                figure = length_bias.make_length_figure(name, condition.label, lengths, self.frames.labels)
+                if figure is not None:
+                    yield figure
+                    name = f"length-{condition.pk}"
+
+    def make_space_figures(self) -> Iterator[Figure]:
+        """Yield the figures of the explorer for one task, and the experiment's rows of the leaderboard of tasks."""
+        query = self.explorer.query if self.experiment.dataset.is_parametric else None
+        if query is None:
+            return
+        yield from explorer_views.list_paper_figures(query)
+        if query.view not in dict(explorer_views.PAPER_FIGURES):
+            content = explorer_views.VIEW_PAGES[query.view].load(query)
+            self.state += content.cached.fingerprint if content.cached else ""
+            yield from content.figures
+        experiments = Experiment.objects.filter(pk=self.experiment.pk).annotate(answers=Sum("runs__n_done"))
+        board = load_board(list(experiments.select_related("dataset"))).board
+        if board.rows:
+            yield board_tables_and_figure.make_board_figure(
+                board, board_tables_and_figure.sort_rows(board, board_tables_and_figure.DEFAULT_SORT)
+            )
+
     def summarize_ratings(self) -> dict[str, Any]:
         """Return the number of items, the samples per item and the correlations of each rated dimension.
 
@@ -219,96 +290,18 @@ def _from_frames(make: Callable[[Frames], Figure | None], source: FigureSource) 
     yield from filter(None, [make(source.frames)])
 
 
-def _make_dimension_figures(source: FigureSource) -> Iterable[Figure]:
-    data = source.load_ratings(source.measure)
-    return dimensions.make_figures(data) if data else ()
-
-
-def _make_planes(source: FigureSource) -> Iterable[Figure]:
-    if source.second is None:
-        return ()
-    x, y = source.load_ratings(source.measure), source.load_ratings(source.second)
-    return planes.make_figures(x, y, has_images=bool(source.data.get("images"))) if x and y else ()
-
-
-def _make_reliability_figure(source: FigureSource) -> Iterator[Figure]:
-    measure = source.measure
-    scores = source.get_scores(measure) if measure else None
-    if measure and scores:
-        yield from filter(None, [reliability.make_figure(scores, source.frames.labels, measure.label)])
-
-
-def _make_agreement_figures(source: FigureSource) -> Iterator[Figure]:
-    selection = RatingSelectionForm(source.data, source.experiment).get_selection()
-    if selection is None or not selection.raters:
-        return
-    roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})
-    cached = get_aggregate(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles))
-    source.state += cached.fingerprint
-    if cached.value is None:
-        source.is_waiting = True
-        return
-    yield from agreement_figures.make_figures(selection, roles, cached.value)
-
-
-def _make_calibration_figure(source: FigureSource) -> Iterator[Figure]:
-    query = calibration.CalibrationQuery(source.experiment)
-    cached = get_aggregate(calibration.CALIBRATION, source.experiment.pk, query)
-    source.state += cached.fingerprint
-    if cached.value is None:
-        source.is_waiting = True
-    else:
-        yield from filter(None, [calibration.make_figure(cached.value.rows)])
-
-
-def _make_length_figures(source: FigureSource) -> Iterator[Figure]:
-    """Yield the figure of the grade condition in the address (`by`), or of each one."""
-    queryset = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
-    conditions = list(queryset.prefetch_related("panel__graders__rubric").order_by("pk"))
-    key = source.data.get("by", "")
-    selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MAX_GRADERS]
-    by_condition = get_aggregates_by_condition(LENGTHS, selected, conditions)
-    name = "length"
-    for condition in selected:
-        lengths = by_condition[condition.pk].value
-        source.state += by_condition[condition.pk].fingerprint
-        if isinstance(lengths, ScoresByLength):
-            figure = length_bias.make_length_figure(name, condition.label, lengths, source.frames.labels)
-            if figure is not None:
-                yield figure
-                name = f"length-{condition.pk}"
-
-
-def _make_space_figures(source: FigureSource) -> Iterator[Figure]:
-    """Yield the figures of the explorer for one task, and the experiment's rows of the leaderboard of tasks."""
-    query = source.explorer.query if source.experiment.dataset.is_parametric else None
-    if query is None:
-        return
-    yield from explorer_views.list_paper_figures(query)
-    if query.view not in dict(explorer_views.PAPER_FIGURES):
-        content = explorer_views.VIEW_PAGES[query.view].load(query)
-        source.state += content.cached.fingerprint if content.cached else ""
-        yield from content.figures
-    experiments = Experiment.objects.filter(pk=source.experiment.pk).annotate(answers=Sum("runs__n_done"))
-    board = load_board(list(experiments.select_related("dataset"))).board
-    if board.rows:
-        yield board_tables_and_figure.make_board_figure(
-            board, board_tables_and_figure.sort_rows(board, board_tables_and_figure.DEFAULT_SORT)
-        )
-
-
 Provider = Callable[[FigureSource], Iterable[Figure]]
 FIGURES: Mapping[str, Provider] = {
     **{name: partial(_from_frames, make) for name, make in RESULTS_FIGURES.items()},
     "cost": lambda source: cost.make_figures(source.board) if source.board else (),
-    "dimension": _make_dimension_figures,
-    "plane": _make_planes,
-    "reliability": _make_reliability_figure,
+    "dimension": FigureSource.make_dimension_figures,
+    "plane": FigureSource.make_planes,
+    "reliability": FigureSource.make_reliability_figure,
     "analysis": lambda source: analysis.make_figures(source.tables, source.scope.measure.label) if source.scope else (),
-    "calibration": _make_calibration_figure,
-    "agreement": _make_agreement_figures,
-    "length": _make_length_figures,
-    "space": _make_space_figures,
+    "calibration": FigureSource.make_calibration_figure,
+    "agreement": FigureSource.make_agreement_figures,
+    "length": FigureSource.make_length_figures,
+    "space": FigureSource.make_space_figures,
 }
 """The registry: all figures by the part of their names before the first hyphen, in the order of the page."""
 

@@ -42,7 +42,7 @@ def test_a_fault_of_a_format_is_raised(monkeypatch, path, function):
 
 
 def test_a_fault_of_the_check_of_a_snapshot_is_raised(monkeypatch):
-    monkeypatch.setattr(snapshot_check, "study_card", fail)
+    monkeypatch.setattr(snapshot_check, "StudyCard", fail)
     with pytest.raises(Fault):
         verify(SNAPSHOT)
 
