@@ -186,26 +186,24 @@ def _render_progress(
     request: HttpRequest, upload: PendingUpload, job: BackgroundJob | None, norms_of: Dataset | None = None
 ) -> HttpResponse:
     """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
+    address = reverse("dataset_import", args=[upload.token])
+    # The form that replaces the files.
+    form_name = "parametric_new" if upload.job and upload.job.kind == "parametric" else "dataset_new"
+    other_files = reverse("dataset_hub" if upload.download else form_name, query={"upload": upload.token})
+    if norms_of:
+        address = _make_norms_url(norms_of, upload)
+        other_files = reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
     context = {
         "upload": upload,
         "job": job,
         "texts": describe_job(upload, job),
         "polls": bool(job and job.is_waited_for),
         "norms_of": norms_of,
-        "address": _make_norms_url(norms_of, upload) if norms_of else reverse("dataset_import", args=[upload.token]),
-        "other_files": _make_replacement_url(upload, norms_of),
+        "address": address,
+        "other_files": other_files,
     }
     part = "datasets_app/partials/upload_progress.html"
     return render(request, part if wants_part(request) else "datasets_app/dataset_reading.html", context)
-
-
-def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> str:
-    """Return the address of the form that replaces the files."""
-    if norms_of:
-        return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
-    if upload.job and upload.job.kind == "parametric":
-        return f"{reverse('parametric_new')}?upload={upload.token}"
-    return f"{reverse('dataset_hub' if upload.download else 'dataset_new')}?upload={upload.token}"
 
 
 def _render_mapping(

@@ -126,21 +126,20 @@ def library_list(request: HttpRequest, kind: str) -> HttpResponse:
     versions: dict[str, list[Versioned]] = {name: [] for name in page.object_list}
     for row in rows.filter(name__in=list(versions)).select_related("created_by").order_by("name", "-version"):
         versions[row.name].append(row)
+    entries = []
+    for of_name in filter(None, versions.values()):
+        # The version that the name means in a design.
+        meant = next((row for row in of_name if row.status == Versioned.Status.APPROVED), None)
+        entries.append({"versions": of_name, "meant": meant, "summary": summarise_version(meant or of_name[0])})
     context = {
         "kind": shown,
         "page": page,
-        "entries": [_describe_entry(rows_of_name) for rows_of_name in versions.values() if rows_of_name],
+        "entries": entries,
         "words": words,
         "with_archived": with_archived,
         "may_add": shown.allows(request.user, "add"),
     }
     return render(request, "grading_app/library/list.html", context)
-
-
-def _describe_entry(versions: list[Versioned]) -> dict[str, Any]:
-    """Return what the list shows of a name. `meant` is the version that its name means in a design."""
-    meant = next((row for row in versions if row.status == Versioned.Status.APPROVED), None)
-    return {"versions": versions, "meant": meant, "summary": summarise_version(meant or versions[0])}
 
 
 def summarise_version(row: Any) -> str:

@@ -72,9 +72,17 @@ def study_import(request: HttpRequest, token: str) -> HttpResponse:
     upload = pending_uploads.find_upload(request.user.pk, token, TASK)
     if upload is None:
         raise Http404
-    if request.method == "POST":
-        return _perform_action(request, upload)
     job, report = upload.job, load_report(upload)
+    if request.method == "POST":
+        if "discard" in request.POST:
+            upload.discard()
+            messages.success(request, "The upload was discarded; nothing was saved.")
+            return redirect("study_import_new")
+        if "again" in request.POST:
+            upload.retry_job()
+        elif "import" in request.POST and report and report.is_ok and job and not job.result:
+            upload.request_job(IMPORT, upload.about)
+        return redirect("study_import", upload.token)
     if job and job.result:
         return HttpResponseClientRefresh() if wants_part(request) else _redirect_to_result(request, job)
     if job is None or job.is_active or job.is_lost or report is None:
@@ -91,20 +99,6 @@ def study_import(request: HttpRequest, token: str) -> HttpResponse:
     if wants_part(request):
         return HttpResponseClientRefresh()
     return render(request, "grading_app/study_import.html", {"upload": upload, "report": report})
-
-
-def _perform_action(request: HttpRequest, upload: PendingUpload) -> HttpResponse:
-    """Perform the action of a button: discard the upload, check it again, or import it."""
-    if "discard" in request.POST:
-        upload.discard()
-        messages.success(request, "The upload was discarded; nothing was saved.")
-        return redirect("study_import_new")
-    report, job = load_report(upload), upload.job
-    if "again" in request.POST:
-        upload.retry_job()
-    elif "import" in request.POST and report and report.is_ok and job and not job.result:
-        upload.request_job(IMPORT, upload.about)
-    return redirect("study_import", upload.token)
 
 
 def _redirect_to_result(request: HttpRequest, job: BackgroundJob) -> HttpResponse:
