@@ -28,23 +28,26 @@ from runs_app.planning.work import PlanError, add_trials, get_or_create_run
 
 PILOT_TRIALS = 20  # Enough to cover each part of a typical design, at almost no cost.
 
+ITEMS = """(SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
+    AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item"""
+"""SQL for the active items of the dataset, or those of them that the design asks."""
+
 # An item repeats only after all other items of the dataset. The order depends only on names, so a larger pilot keeps
 # the trials of a smaller one. It is the same for all conditions, so a pilot compares them on common items.
-MISSING = """(
+MISSING = f"""(
     (SELECT item, dimension FROM (
         SELECT item.id AS item, dimension.id AS dimension, md5(item.key) AS draw,
             row_number() OVER (
                 PARTITION BY item.id ORDER BY md5(concat_ws('/', item.key, dimension.name))
             ) AS turn
-        FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
-            AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
+        FROM {ITEMS}
         CROSS JOIN unnest(%(dimensions)s::bigint[], %(names)s::text[]) AS dimension (id, name)
     ) AS question ORDER BY turn, draw LIMIT %(share)s)
     EXCEPT
     SELECT item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s AND sample_idx = 0
     ORDER BY 1, 2
 ) AS missing
-"""
+"""  # noqa: S608 - the text above
 INSERT_PILOT = f"""INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, place)
 SELECT %(run)s, 0, missing.*, {make_place_sql("missing.item", "0")} FROM {MISSING}"""  # noqa: S608 - the text above
 COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
@@ -94,8 +97,7 @@ INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, place)
 SELECT %(run)s, missing.*, {make_place_sql("missing.item_id", "missing.sample_idx")} FROM (
     SELECT sample_idx, item.id AS item_id, dimension.id AS dimension_id
     FROM generate_series(0, %(samples)s - 1) AS sample_idx
-    CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
-        AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
+    CROSS JOIN {ITEMS}
     CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
     EXCEPT
     SELECT sample_idx, item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s

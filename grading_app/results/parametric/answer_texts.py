@@ -12,7 +12,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import Cached, get_aggregate, make_answer_aggregate
-from grading_app.results.parametric.point_counts import TASK
+from grading_app.results.parametric.point_counts import CASES, GRADED_ANSWERS, TASK
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_statistics import mean_spectrum
@@ -28,18 +28,15 @@ TEXTS = f"""SELECT condition_id, task, outcome, item_id, text FROM (
         t.reasoning || t.answer AS text, row_number() OVER (
             PARTITION BY t.condition_id, {TASK}, outcome
             ORDER BY md5(i.key || t.sample_idx::text), t.trial_id) AS rank
-    FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
-    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
-    CROSS JOIN LATERAL (SELECT CASE WHEN (t.truncated OR g.parse_error = 'truncated') IS TRUE THEN 'cut off'
-        WHEN g.score = 1 THEN 'right' ELSE 'wrong' END AS outcome) AS state
+    FROM {GRADED_ANSWERS} CROSS JOIN LATERAL (
+        SELECT CASE WHEN state.cut THEN 'cut off' WHEN g.score = 1 THEN 'right' ELSE 'wrong' END AS outcome) AS judged
     WHERE {IN_SCOPE} AND t.status = 'done' AND octet_length(t.reasoning) + octet_length(t.answer) >= %(least)s
     ) AS numbered WHERE rank <= %(most)s ORDER BY 1, 2, 3, rank"""  # noqa: S608 - constants
 INPUTS = f"""SELECT task, params, input FROM (
     SELECT {TASK} AS task,
         ((i.metadata -> 'params') - 'count')::text AS params, i.input, i.position, row_number() OVER (
             PARTITION BY i.category, i.metadata -> 'params' ORDER BY i.position, i.id) AS rank
-    FROM datasets_app_item i
-    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
+    FROM {CASES}
     ) AS numbered WHERE rank <= %(most)s ORDER BY position"""  # noqa: S608 - constants
 
 

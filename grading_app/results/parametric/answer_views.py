@@ -33,7 +33,7 @@ from collections import Counter
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.results.cached_aggregates import get_aggregate, make_answer_aggregate
-from grading_app.results.parametric.point_counts import TASK
+from grading_app.results.parametric.point_counts import GRADED_ANSWERS, TASK
 from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.token_statistics import SurvivalStep, kaplan_meier
 from runs_app.models import Experiment, Wave
@@ -247,9 +247,7 @@ MAX_LENGTHS = 4000
 LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
         count(*) FILTER (WHERE NOT state.cut AND g.score = 1)::int,
         count(*) FILTER (WHERE NOT state.cut AND g.score IS DISTINCT FROM 1)::int
-    FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
-    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
-    CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state
+    FROM {GRADED_ANSWERS}
     WHERE {IN_SCOPE} AND t.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
         AND {TASK} = %(task)s
     GROUP BY 1 ORDER BY 1"""  # noqa: S608 - constants

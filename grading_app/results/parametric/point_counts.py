@@ -31,12 +31,19 @@ SCORER = "final_answer"
 TASK = "coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')"
 """SQL for the task of the item `i`."""
 
+CASES = """datasets_app_item i
+    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'"""
+"""SQL for the active items with parameters."""
+GRADED_ANSWERS = """runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
+    CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state"""
+"""SQL for answers with their item and their grading. cut: by the model's limit, or by that of the rule."""
+
 # The items are read once, because their metadata is large. Imported parameters include `count`, which is no difficulty.
 POINTS = f"""SELECT {TASK},
         ((i.metadata -> 'params') - 'count')::text, array_agg(i.id ORDER BY i.id),
         array_agg(coalesce((i.metadata ->> 'guess_chance')::float8, {GUESS}) ORDER BY i.id)
-    FROM datasets_app_item i
-    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
+    FROM {CASES}
     GROUP BY 1, 2 ORDER BY min(i.position), 1, 2"""  # noqa: S608 - constants
 # The accuracy excludes truncated answers, whether the model was cut off or the rule's limit counts it as cut.
 ANSWERED = """FROM unnest(%(items)s::bigint[], %(points)s::int[], %(guesses)s::float8[])
