@@ -31,17 +31,21 @@ def make_photograph(path):
     return asset
 
 
-@pytest.fixture
-def queue(owner):
+def make_photograph_queue(owner, labels):
     items = [{"key": path.stem, "category": "photograph", "image": make_photograph(path)} for path in PHOTOGRAPHS]
     dimension = factories.make_dimension(
-        "valence", labels=VALENCE, instructions="How negative or positive does this picture make you feel?"
+        "valence", labels=labels, instructions="How negative or positive does this picture make you feel?"
     )
     return make_queue(
         "first-impressions", owner=owner, dataset=factories.make_dataset("photographs", items), dimensions=[dimension],
         title="First impressions of photographs",
         instructions="Twenty photographs, one at a time.\n\nGo by your first feeling; nothing is right or wrong.",
     )  # fmt: skip
+
+
+@pytest.fixture
+def queue(owner):
+    return make_photograph_queue(owner, VALENCE)
 
 
 def expect_progress(page, done):
@@ -111,6 +115,21 @@ def test_the_image_fills_at_least_half_of_the_window(visitor, queue):
         assert stage["height"] >= 0.4 * viewport["height"]
         assert stage["width"] >= 0.7 * viewport["width"]
         assert page.locator(".rating-point").last.bounding_box()["y"] < viewport["height"]
+
+
+@pytest.mark.parametrize("labels", [VALENCE, {str(point): f"Point {point}" for point in range(1, 8)}])
+def test_no_part_of_the_image_is_cut_off(visitor, owner, labels):
+    """A scale whose points all have labels takes most of a phone, so its image is small."""
+    rater = make_rater(make_photograph_queue(owner, labels), started=True)
+    for viewport in (LAPTOP, PHONE, {"width": 360, "height": 640}, {"width": 844, "height": 390}):
+        page = visitor(rater.user, viewport)
+        page.goto("/ratings/first-impressions/")
+        wait_for_images(page)
+        stage = page.locator(".rating-stage").bounding_box()
+        image = page.locator(".rating-image").bounding_box()
+        assert image["y"] >= stage["y"]
+        assert image["y"] + image["height"] <= stage["y"] + stage["height"]
+        assert image["height"] >= 0.9 * stage["height"]
 
 
 def test_keys_outside_the_scale_do_nothing(visitor, queue):
