@@ -55,7 +55,7 @@ from tests.factories.judges import make_grader, write_ledger
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, sign_in
 from tests.shared_rows import shared_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plain_pictures")]
 TABLES: list[type[Model]] = [*(part.model for part in MOVED), *WHOLE, ItemText]
 
 
@@ -175,6 +175,12 @@ def archived():
     return make_archived()
 
 
+@shared_rows
+def stored(archived_of_file):
+    """Return the rows in a file of the archived experiment. Tests that need it archived come before this is made."""
+    return store_rows(archived_of_file, by="test", reason="space")
+
+
 def test_every_table_that_refers_to_a_trial_is_known():
     for related in Trial._meta.get_fields(include_hidden=True):
         if isinstance(related, ManyToOneRel) and related.related_model._meta.managed:
@@ -221,16 +227,14 @@ def test_counters_and_costs_stay_true_while_rows_are_in_a_file(archived):
     assert f"run {run.pk}: n_done is 99, the rows say 3" in list_differences()
 
 
-def test_the_file_is_a_snapshot_that_another_site_imports(archived):
-    stored = store_rows(archived, by="test", reason="space")
-    imported = import_snapshot(stored.path, archived.owner).experiment
+def test_the_file_is_a_snapshot_that_another_site_imports(stored):
+    imported = import_snapshot(stored.path, stored.experiment.owner).experiment
     assert Trial.objects.filter(run__experiment=imported, status="done").count() == 6
     assert Rating.objects.given().filter(trial__run__experiment=imported).count() == stored.counts["rows"]["ratings"]
 
 
-def test_a_changed_or_missing_file_brings_nothing_back(archived):
-    stored = store_rows(archived, by="test", reason="space")
-    content = stored.path.read_bytes()
+def test_a_changed_or_missing_file_brings_nothing_back(stored):
+    archived, content = stored.experiment, stored.path.read_bytes()
     for damage in (content[:-200], content.replace(b"rows/", b"sows/", 1), b""):
         stored.path.write_bytes(damage)
         with pytest.raises(TransitionError):
@@ -277,28 +281,30 @@ def test_a_note_of_a_deleted_account_is_named(archived):
     assert StoredRows.objects.filter(experiment=archived).exists()
 
 
-def test_a_row_that_differs_from_the_file_stops_both_ways(archived, monkeypatch):
-    problem = "are not those of the file"
-    verify_file = stored_rows._verify_file
-    monkeypatch.setattr(
-        stored_rows, "_verify_file", lambda *args: verify_file(*args) | {"rows/runs_app_trial.jsonl": "0" * 64}
-    )
-    with pytest.raises(TransitionError, match=problem):
+def test_rows_that_differ_from_the_written_file_stay(archived, monkeypatch):
+    change_sum_of_trials(monkeypatch, "rows")
+    with pytest.raises(TransitionError, match="are not those of the file"):
         store_rows(archived, by="test")
     assert Trial.objects.filter(run__experiment=archived).count() == 12
-    monkeypatch.undo()
-    store_rows(archived, by="test")
-    monkeypatch.setattr(
-        stored_rows, "_verify_file", lambda *args: verify_file(*args) | {"site/runs_app_trial.jsonl": "0" * 64}
-    )
-    with pytest.raises(TransitionError, match=problem):
-        bring_back(archived, by="test")
-    assert not Trial.objects.filter(run__experiment=archived).exists()
 
 
-def test_the_page_says_why_a_job_failed_and_offers_it_again(archived, client):
+def test_rows_that_differ_from_their_file_do_not_come_back(stored, monkeypatch):
+    change_sum_of_trials(monkeypatch, "site")
+    with pytest.raises(TransitionError, match="are not those of the file"):
+        bring_back(stored.experiment, by="test")
+    assert not Trial.objects.filter(run__experiment=stored.experiment).exists()
+
+
+def change_sum_of_trials(monkeypatch, folder):
+    """Let the file have another sum of its part with the trials."""
+    verify_file = stored_rows._verify_file
+    changed = {f"{folder}/runs_app_trial.jsonl": "0" * 64}
+    monkeypatch.setattr(stored_rows, "_verify_file", lambda *args: verify_file(*args) | changed)
+
+
+def test_the_page_says_why_a_job_failed_and_offers_it_again(stored, client):
+    archived = stored.experiment
     client.force_login(archived.owner)
-    stored = store_rows(archived, by="test", reason="space")
     stored.path.rename(stored.path.with_suffix(".away"))
     address = reverse("experiment_bring_back", args=["old"])
     client.post(address, {"reason": "a question"})
@@ -332,24 +338,21 @@ def test_experiments_whose_rows_are_needed_stay(archived, client):
     active = factories.make_experiment("active")
     with pytest.raises(TransitionError, match="archive it first"):
         store_rows(active, by="test")
-    factories.make_attempt(Trial.objects.filter(run__experiment=archived).first(), outcome="lost", cost_usd=None)
-    Attempt.objects.filter(outcome="lost")
-    other = Experiment.objects.get(slug="other")
-    queue = other.rating_queues.get(name="other-reading")
+    queue = archived.rating_queues.get(name="old-reading")
     queues.open_queue(queue, by="test", reason="more ratings")
-    with pytest.raises(TransitionError, match="close the rating queue other-reading first"):
-        store_rows(other, by="test")
-    client.force_login(other.owner)
-    page = client.get(other.get_absolute_url()).text
+    with pytest.raises(TransitionError, match="close the rating queue old-reading first"):
+        store_rows(archived, by="test")
+    client.force_login(archived.owner)
+    page = client.get(archived.get_absolute_url()).text
     assert "People can still rate answers of this experiment." in page
     assert queue.get_absolute_url() in page
-    assert reverse("experiment_store", args=["other"]) not in page
-    answer = client.post(reverse("experiment_store", args=["other"]), {"reason": "space"}, follow=True)
-    assert "people can still rate answers of other; close the rating queue other-reading first" in answer.text
+    assert reverse("experiment_store", args=["old"]) not in page
+    answer = client.post(reverse("experiment_store", args=["old"]), {"reason": "space"}, follow=True)
+    assert "people can still rate answers of old; close the rating queue old-reading first" in answer.text
     assert not BackgroundJob.objects.exists()
     queue.close(by="test", reason="enough")
-    assert reverse("experiment_store", args=["other"]) in client.get(other.get_absolute_url()).text
-    store_rows(other, by="test")
+    assert reverse("experiment_store", args=["old"]) in client.get(archived.get_absolute_url()).text
+    store_rows(archived, by="test")
 
 
 def test_rows_of_a_queue_that_opened_meanwhile_stay(archived, monkeypatch):
@@ -401,8 +404,8 @@ def test_ratings_move_only_from_a_closed_queue_of_their_experiment(archived):
             one.save(force_insert=True)
 
 
-def test_queues_do_not_change_while_their_rows_are_in_a_file(archived):
-    store_rows(archived, by="test")
+def test_queues_do_not_change_while_their_rows_are_in_a_file(stored):
+    archived = stored.experiment
     before = list(RaterAssignment.objects.order_by("pk").values())
     for queue in archived.rating_queues.all():
         with pytest.raises(QueueError, match="the rows of old are in a file; bring them back first"):
@@ -457,7 +460,7 @@ def test_pages_of_queues_say_where_the_ratings_are(archived, client):
     assert client.get(draft.get_absolute_url()).status_code == 200
 
 
-def test_a_stored_experiment_can_be_deleted_but_not_its_runs(plain_pictures):
+def test_a_stored_experiment_can_be_deleted_but_not_its_runs():
     archived = make_archived(rated=False)
     store_rows(archived, by="test")
     with pytest.raises(TransitionError, match="bring them back first"):
@@ -466,8 +469,8 @@ def test_a_stored_experiment_can_be_deleted_but_not_its_runs(plain_pictures):
     assert not Experiment.objects.filter(pk=archived.pk).exists()
 
 
-def test_a_stored_experiment_with_queues_stays(archived):
-    store_rows(archived, by="test")
+def test_a_stored_experiment_with_queues_stays(stored):
+    archived = stored.experiment
     with pytest.raises(TransitionError, match="the rating queue old-pairs refers to old; it stays archived"):
         deletion.delete(archived, by="test", reason="done")
     bring_back(archived, by="test")
