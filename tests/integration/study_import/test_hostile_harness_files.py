@@ -35,6 +35,7 @@ VALUES = [
     {},
     {"a": {}},
 ]
+INSTANCES = 6
 CHANGES = 60  # For the files of one name, which a format may have once for each run.
 
 
@@ -75,11 +76,23 @@ def write_changed_copies(file, chance, changes):
     file.write_text(original)
 
 
+def shorten_runs(folder):
+    """Keep the first instances of each run of HELM. The others have the same shape, and each change reads all."""
+    for file in folder.rglob("*.json"):
+        content = json.loads(file.read_text())
+        if file.name == "scenario_state.json":
+            content["request_states"] = content["request_states"][:INSTANCES]
+        elif file.name == "per_instance_stats.json":
+            content = content[:INSTANCES]
+        file.write_text(json.dumps(content))
+
+
 def copy_samples(name, folder):
     source = HERE / name
     if source.suffix == ".zip":
         with zipfile.ZipFile(source) as archive:
             archive.extractall(folder)
+        shorten_runs(folder)
     elif source.suffix == ".eval":
         with zipfile.ZipFile(source) as archive:
             samples = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
