@@ -48,8 +48,8 @@ def is_at_work_for(provider, seconds):
 @BOTH
 def test_a_cancelled_run_cancels_its_batch_and_records_its_answers(provider, kind):
     run = make_batched_run(provider.url, kind, items=20)
-    provider.set_faults(batch_waits={"done": 24.0})
-    drive_batches(steps=4000, until=is_at_work_for(provider, 1.3))
+    provider.set_faults(batch_waits={"done": 12.0})
+    drive_batches(steps=4000, until=is_at_work_for(provider, 0.7))
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     drive_batches(steps=400)
     run.refresh_from_db()
@@ -190,7 +190,8 @@ def test_trials_in_a_batch_are_not_calls_in_flight(provider):
     (beside,) = factories.make_runs(other)
     factories.plan_trials(beside)
     Run.objects.filter(pk=run.pk).update(status="paused")
-    wait_until(lambda: drain(build_provider(), until_idle=False, seconds=1) == 0)
+    finished = Run.objects.filter(pk=beside.pk, status="done")
+    wait_until(lambda: drain(build_provider(), until_idle=False, seconds=0.2) == 0 and finished.exists())
     beside.refresh_from_db()
     assert (beside.status, beside.n_done) == ("done", 6)
     assert (get_batch_endpoint().in_batches, get_batch_endpoint().in_flight) == (6, 0)

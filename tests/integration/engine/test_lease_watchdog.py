@@ -14,8 +14,10 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
 from tests.factories.engine import admit, build_reply, expire_leases, register_worker
+from tests.system.processes.workers import wait_until
 
 LEASE_S = 3.0  # The renewing thread must get a processor within half of it. See `sweep_until` for a stopped process.
+HUNG_LEASE_S = 1.0  # Nothing is renewed in time.
 DEADLINE_S = 90
 
 
@@ -131,6 +133,7 @@ def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_
 
 def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing(leased, caplog, monkeypatch):
     monkeypatch.setattr(leases, "MAX_SILENT_LEASES", 1)
+    Experiment.objects.update(lease_s=HUNG_LEASE_S)
     stall = Stall()
 
     async def hang(request):
@@ -145,9 +148,10 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     n_expired, elapsed_s = sweep_until(lambda n_expired, elapsed_s: n_expired > 0)
     assert n_expired == 6
     # MAX_SILENT_LEASES, and the last renewed lease; a quarter for threads that wait for a processor.
-    assert elapsed_s > leases.MAX_SILENT_LEASES * LEASE_S * 0.75
-    assert "its leases expire now" in caplog.text
+    assert elapsed_s > leases.MAX_SILENT_LEASES * HUNG_LEASE_S * 0.75
+    wait_until(lambda: "its leases expire now" in caplog.text, DEADLINE_S)
 
+    Experiment.objects.update(lease_s=LEASE_S)
     start_drain(answer, WorkerRegistration()).join(DEADLINE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
@@ -157,7 +161,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
 
 
 def test_a_drain_that_was_stopped_after_it_renewed_its_leases_does_not_release_its_own_claims(leased, monkeypatch):
-    """The whole process stops for longer than a lease, so its watchdog renews nothing."""
+    """The whole process stops for half a lease, so its watchdog renews nothing, and its leases expire meanwhile."""
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(leases.LeaseWatchdog, "_renew", lambda watchdog, silent: None)
     monkeypatch.setattr(worker, "SWEEP_S", 0)
@@ -166,7 +170,9 @@ def test_a_drain_that_was_stopped_after_it_renewed_its_leases_does_not_release_i
     def stop_after_renewal(folder):
         """Stand for a process that is stopped between its renewal and its sweep, once while calls are in flight."""
         if Trial.objects.filter(status="running").exists() and not stops:
-            stops.append(time.sleep(2.5))
+            time.sleep(0.6)
+            expire_leases()
+            stops.append(folder)
         return 0
 
     async def answer_after_sweep(request):

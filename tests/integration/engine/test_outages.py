@@ -11,6 +11,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Run
 from runs_app.monitoring.blockers import find_blockers
 from tests import factories
+from tests.factories.database_thread import DATABASE_THREAD
 from tests.factories.engine import build_reply, drain
 
 ODD = "Question 7?"
@@ -67,7 +68,7 @@ def test_no_trial_fails_when_its_endpoint_is_down_for_a_while(transactional_db, 
 
 def test_an_outage_that_begins_in_one_instant_uses_no_attempt_at_all(transactional_db):
     run = make_run(max_attempts=1)
-    drain(Provider(ErrorClass.UNREACHABLE, working=1).call, seconds=60)
+    drain(Provider(ErrorClass.UNREACHABLE, working=1, failing=50).call, seconds=60)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", 60, 0)
     assert set(Attempt.objects.exclude(outcome="ok").values_list("outcome", "error_class")) == {
@@ -108,22 +109,17 @@ def test_a_few_calls_test_the_endpoint_and_the_page_says_so(transactional_db):
     sentences, in_flight = [], []
 
     async def call(request):
-        state = await asyncio.to_thread(read_state)
+        state = await asyncio.get_running_loop().run_in_executor(DATABASE_THREAD, read_state)
         if state[0]:
             sentences.append(state[0])
             in_flight.append(state[1])
         return await provider.call(request)
 
     def read_state():
-        from django.db import connection
+        fresh = Run.objects.with_design().get(pk=run.pk)
+        return [blocker.sentence for blocker in find_blockers([fresh])], fresh.n_running
 
-        try:
-            fresh = Run.objects.with_design().get(pk=run.pk)
-            return [blocker.sentence for blocker in find_blockers([fresh])], fresh.n_running
-        finally:
-            connection.close()
-
-    provider = Provider(ErrorClass.CONNECTION, working=0)
+    provider = Provider(ErrorClass.CONNECTION, working=0, failing=60)
     drain(call, seconds=60)
     run.refresh_from_db()
     assert run.n_done == 60
@@ -131,7 +127,7 @@ def test_a_few_calls_test_the_endpoint_and_the_page_says_so(transactional_db):
     assert sentence.startswith("Endpoint ")
     assert "has not answered for" in sentence
     assert "down. Trials wait and keep their attempts." in sentence
-    assert max(in_flight[20:80]) <= 2
+    assert max(in_flight[20:40]) <= 2
 
 
 def test_tests_of_the_endpoint_take_turns_with_different_trials(transactional_db):
