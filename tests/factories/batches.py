@@ -79,8 +79,8 @@ def kill_at(moment):
     return crash
 
 
-def drive_batches(steps=50, crash=None, until=None):
-    """Run a worker that creates and processes batches step by step, without waiting.
+def drive_batches(steps=60, crash=None, until=None):
+    """Run a worker that creates and processes batches step by step. It waits up to 20 ms after a step, at first less.
 
     `crash(point)` is called around each piece of SQL and may raise. `until()` ends the work early.
     """
@@ -97,12 +97,12 @@ def drive_batches(steps=50, crash=None, until=None):
 
         batch_worker = BatchWorker(run_sql, worker.worker_id)
         try:
-            for _ in range(steps):
+            for number in range(steps):
                 await asyncio.get_running_loop().run_in_executor(DATABASE_THREAD, end_all_waits)
                 await batch_worker.sql(admit_batches)
                 if not await batch_worker.step() or (until and await batch_worker.sql(until)):
                     return
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(min(0.001 * number, 0.02))
             raise AssertionError("the batches did not come to an end")
         finally:
             await gateway.close_session()
