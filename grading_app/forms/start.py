@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 from django.utils.text import slugify
 
 from datasets_app.forms import REPOSITORY, TABLES, UploadField
-from evalsite.lib.web.form_fields import get_choice_field, offer_rows
+from evalsite.lib.web.form_fields import AmountField, get_choice_field, offer_rows
 from runs_app import first_study
 from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import MAX_CHARS, PROVIDER_KEYS, find_name_problem, read_key
@@ -184,7 +184,7 @@ class QuestionForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 7, **TEMPLATE}),
     )
     scorer = forms.ChoiceField(required=False, label="Graded by")
-    max_usd = forms.DecimalField(
+    max_usd = AmountField(
         required=False,
         min_value=0,
         max_digits=12,

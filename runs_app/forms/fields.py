@@ -43,7 +43,8 @@ def _apply_bound(field: forms.Field, bound: Bound) -> None:
             raise forms.ValidationError(f"Must have at most {places} decimal places.", code="decimal_places")
 
     field.validators.append(check)
-    field.widget.attrs |= {"min": bound.low, "max": bound.high}
+    if isinstance(field.widget, forms.NumberInput):
+        field.widget.attrs |= {"min": bound.low, "max": bound.high}
 
 
 def state_bounds(form: Any) -> None:

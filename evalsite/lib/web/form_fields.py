@@ -5,18 +5,40 @@ The view fetches choices that come from rows, because a template must not query.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.db.models.fields import BLANK_CHOICE_DASH
-from django.forms import BaseForm, ChoiceField, ModelChoiceField
+from django.forms import BaseForm, ChoiceField, DecimalField, ModelChoiceField, TextInput
 from django.utils.html import format_html
 
 from evalsite.lib.text.names import UnknownNameError, list_choices
 
 DASHES = BLANK_CHOICE_DASH[0][1]
+DECIMAL_COMMA = re.compile(r"\s*(?![+-]?[1-9]\d{0,2},\d{3}\s*\Z)[+-]?\d*,\d+\s*\Z", re.ASCII)
+"""A number with a decimal comma. In 1,250 the comma may be a thousands separator."""
+
+
+class AmountField(DecimalField):
+    """An amount of money, with a decimal point or a decimal comma.
+
+    Its input is a text, because browsers drop a comma in a number input without a word: 2,50 became a budget of 250.
+    """
+
+    widget = TextInput
+
+    def widget_attrs(self, widget: Any) -> dict[str, Any]:
+        return {**super().widget_attrs(widget), "inputmode": "decimal", "autocomplete": "off"}
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and "," in value:
+            if not DECIMAL_COMMA.match(value):
+                raise ValidationError("Write the number without thousands separators, such as 1250.50.")
+            value = value.replace(",", ".")
+        return super().to_python(value)
 
 
 class NamedChoiceField(ChoiceField):

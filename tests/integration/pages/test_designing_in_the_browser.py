@@ -99,6 +99,27 @@ def test_an_error_is_at_its_field_and_nothing_is_saved(form_data, as_, field, va
     assert not Experiment.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("written", "amount"), [("2,50", "2.5"), (" 0,125 ", "0.125"), ("2.50", "2.5"), ("1250", "1250"), (",5", "0.5")]
+)
+def test_a_budget_has_a_decimal_point_or_comma_and_its_input_drops_neither(form_data, as_, written, amount):
+    """A number input of a browser makes 250 of 2,50."""
+    page = as_("researcher").get(NEW)
+    for name in ("max_usd", "confirm_above_usd"):
+        assert page.context["form"].fields[name].widget.input_type == "text"
+    as_("researcher").post(NEW, form_data | {"max_usd": written})
+    assert Experiment.objects.get().max_usd == Decimal(amount)
+
+
+@pytest.mark.parametrize("written", ["1,250", "12,500", "1,250.50", "1.250,50", "2,5,0", "2,"])
+def test_a_budget_with_thousands_separators_is_refused(form_data, as_, written):
+    page = as_("researcher").post(NEW, form_data | {"max_usd": written})
+    assert page.context["form"].errors == {
+        "max_usd": ["Write the number without thousands separators, such as 1250.50."]
+    }
+    assert f'value="{written}"' in page.content.decode()
+
+
 def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(form_data, as_):
     client = as_("researcher")
     page = client.get(NEW).content.decode()

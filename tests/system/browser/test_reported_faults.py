@@ -250,7 +250,7 @@ def test_1_and_7_a_session_expires_and_a_budget_is_raised(live_site, check_width
         expect(page).to_have_url(re.compile("/experiments/budget/progress/$"))
         check_widths(page, "signed-in-again")
         page.goto("/experiments/budget/edit/")
-        page.get_by_role("spinbutton", name="Budget").fill("5")
+        page.get_by_role("textbox", name="Budget").fill("5")
         page.get_by_label("Reason").fill("more is granted")
         page.get_by_role("button", name="Save").click()
         expect(page).to_have_url(re.compile("/experiments/budget/$"))
