@@ -58,6 +58,18 @@ def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model
     assert as_("researcher").get(address).status_code == 404
 
 
+@pytest.mark.parametrize("address", ["/endpoints/models/{}/edit/", "/admin/runs_app/languagemodel/{}/change/"])
+def test_a_price_with_a_decimal_comma_is_read_as_written(model, client, address):
+    """A number input of a browser makes 15 of 0,15."""
+    client.force_login(factories.make_user("root", superuser=True))
+    address = address.format(model.pk)
+    page = client.get(address).content.decode()
+    assert re.search(r'<input type="text" name="input_price" value="1(\.0*)?"', page)
+    form_data = build_form_data(LanguageModelForm, model, input_price="0,15")
+    assert client.post(address, form_data).status_code == 302
+    assert LanguageModel.objects.get().input_price == Decimal("0.15")
+
+
 def test_saving_an_unchanged_form_changes_nothing(model, as_):
     """The form data are those of a browser, which leaves a date empty if it cannot parse it."""
     LanguageModel.objects.update(price_date="2026-05-01", price_source="a list", batch_discount="0.25")
