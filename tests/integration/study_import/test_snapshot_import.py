@@ -106,6 +106,12 @@ def imported(snapshot_file):
     return import_snapshot(snapshot_file, factories.make_user("importer", "Researcher"))
 
 
+@shared_rows
+def imported_again(imported_of_file, snapshot_file):
+    """Return the second import of the same file, beside the first."""
+    return import_snapshot(snapshot_file, imported_of_file.experiment.owner)
+
+
 def read_parts(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -167,9 +173,8 @@ def test_the_counters_of_an_imported_study_agree_with_its_rows(foreign_snapshot,
     assert "counters and ledger agree with the rows" in message.getvalue()
 
 
-def test_names_in_use_are_changed_and_nothing_is_overwritten(snapshot_file, imported):
-    first, prompt = imported, Prompt.objects.get()
-    second = import_snapshot(snapshot_file, first.experiment.owner)
+def test_names_in_use_are_changed_and_nothing_is_overwritten(imported, imported_again):
+    first, second, prompt = imported, imported_again, Prompt.objects.earliest("pk")
     assert (first.experiment.slug, second.experiment.slug) == ("pilot", "pilot-2")
     assert second.experiment.dataset.slug == "photos-2"
     assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (f"{prompt.name}-2", 1)]
@@ -179,8 +184,7 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(snapshot_file, impo
     assert contents[0] == contents[1] == first.content
 
 
-def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(snapshot_file, imported):
-    import_snapshot(snapshot_file, imported.experiment.owner)
+def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(imported_again):
     for slug in ("pilot", "pilot-2"):
         rules = GradeCondition.objects.filter(experiment__slug=slug)
         assert rules.get(kind="panel").parameters["members"] == [rules.get(grade_condition_id="judge--1").pk]
