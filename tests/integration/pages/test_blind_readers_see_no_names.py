@@ -4,6 +4,7 @@ The tests find addresses in the URL configuration, so they include pages that ar
 """
 
 import re
+from copy import deepcopy
 from datetime import timedelta
 from decimal import Decimal
 from html import unescape
@@ -134,6 +135,20 @@ def find_names(response):
     return [name for name in NAMES if name in text]
 
 
+def open_each(reader, addresses):
+    """Yield (method, address, response) of each address that belongs to an experiment.
+
+    What an address changes is rolled back: no other one finds a blind reading that it started, or is signed out by it.
+    """
+    cookies = deepcopy(reader.cookies)
+    for method, address in addresses:
+        if not OF_THE_SITE.match(address):
+            with transaction.atomic():
+                yield method, address, getattr(reader, method)(address)
+                transaction.set_rollback(True)
+            reader.cookies = deepcopy(cookies)
+
+
 def open_when_computed(client, address):
     response = client.get(address)
     if waiting := list(CachedAggregate.objects.filter(computed_at=None).values_list("pk", flat=True)):
@@ -145,15 +160,11 @@ def open_when_computed(client, address):
 @pytest.mark.parametrize("person", ["owner", pytest.param("operator", marks=pytest.mark.slow)])
 def test_no_address_of_the_site_names_a_model_to_a_blind_reader(person, lab, as_):
     BlindReading.start(lab.experiment, lab.people[person])
+    addresses = list_addresses(lab) + [("get", one) for one in list_addresses_with_choices(lab)]
     n_asked = 0
-    for method, address in list_addresses(lab) + [("get", one) for one in list_addresses_with_choices(lab)]:
-        if OF_THE_SITE.match(address):
-            continue
-        with transaction.atomic():
-            response = getattr(as_(person), method)(address)  # One of the addresses signs out.
-            assert not find_names(response), (method, address)
-            n_asked += response.status_code in (200, 403) and QUESTION in read_response(response)
-            transaction.set_rollback(True)
+    for method, address, response in open_each(as_(person), addresses):
+        assert not find_names(response), (method, address)
+        n_asked += response.status_code in (200, 403) and QUESTION in read_response(response)
     assert n_asked > 40, "pages with names ask first"
 
 
@@ -292,10 +303,9 @@ def find_outcomes(response):
     return numbers & set(re.findall(r"(?<![\d.])\d+(?:\.\d\d)?", text)) | {ANSWER} & set(re.findall(ANSWER, text))
 
 
-def find_runs(response, lab):
-    """Return the names of models and the addresses of runs in the response. A run's page names its model."""
+def find_runs(response, runs):
+    """Return the names of models and these addresses of runs in the response. A run's page names its model."""
     text = read_response(response).lower()
-    runs = [run.get_absolute_url() for run in lab.experiment.runs.all()]
     return [name for name in (*NAMES[:2], *runs) if name in text]
 
 
@@ -306,15 +316,11 @@ def test_until_a_plan_ran_no_address_shows_what_came_of_one_models_calls(person,
     more += [f"{reverse('ledger')}{one}&experiment=study" for one in by_run] + [f"{reverse('ledger')}{by_run[1]}"]
     more += [f"{reverse('trial_list')}?run={planned.run.pk}", reverse("trial_list")]
     addresses = list_addresses(planned) + [("get", one) for one in list_addresses_with_choices(planned) + more]
+    of_runs = [run.get_absolute_url() for run in planned.experiment.runs.all()]
     n_named = n_counted = 0
-    for method, address in addresses:
-        if OF_THE_SITE.match(address):
-            continue
-        with transaction.atomic():  # No address finds a blind reading that another address has started.
-            response = getattr(as_(person), method)(address)
-            outcomes, runs = find_outcomes(response), find_runs(response, planned)
-            assert not (outcomes and runs), (method, address, outcomes)
-            n_named, n_counted = n_named + bool(runs), n_counted + bool(outcomes)
-            transaction.set_rollback(True)
+    for method, address, response in open_each(as_(person), addresses):
+        outcomes, runs = find_outcomes(response), find_runs(response, of_runs)
+        assert not (outcomes and runs), (method, address, outcomes)
+        n_named, n_counted = n_named + bool(runs), n_counted + bool(outcomes)
     assert n_named > 10, "the pages that run the study name its models"
     assert n_counted > 1, "the pages of results have numbers"
