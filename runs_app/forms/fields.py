@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from evalsite.lib.bound import Bound
+from evalsite.lib.web.form_fields import RealField
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment
 from runs_app.models.bounded import InRange
@@ -28,7 +29,7 @@ def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
 
 def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
     """Return a field for finite numbers of this range."""
-    field = forms.FloatField(**options)
+    field = RealField(**options)
     _apply_bound(field, bound)
     return field
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.db.models.fields import BLANK_CHOICE_DASH
-from django.forms import BaseForm, ChoiceField, DecimalField, ModelChoiceField, TextInput
+from django.forms import BaseForm, ChoiceField, DecimalField, Field, FloatField, ModelChoiceField, TextInput
 from django.utils.html import format_html
 
 from evalsite.lib.text.names import UnknownNameError, list_choices
@@ -22,8 +22,8 @@ DECIMAL_COMMA = re.compile(r"\s*(?![+-]?[1-9]\d{0,2},\d{3}\s*\Z)[+-]?\d*,\d+\s*\
 """A number with a decimal comma. In 1,250 the comma may be a thousands separator."""
 
 
-class AmountField(DecimalField):
-    """An amount of money, with a decimal point or a decimal comma.
+class _WithDecimalComma(Field):
+    """A number with a decimal point or a decimal comma.
 
     Its input is a text, because browsers drop a comma in a number input without a word: 2,50 became a budget of 250.
     """
@@ -39,6 +39,14 @@ class AmountField(DecimalField):
                 raise ValidationError("Write the number without thousands separators, such as 1250.50.")
             value = value.replace(",", ".")
         return super().to_python(value)
+
+
+class AmountField(_WithDecimalComma, DecimalField):
+    """An amount of money."""
+
+
+class RealField(_WithDecimalComma, FloatField):
+    """A number that is not counted, such as a temperature."""
 
 
 class NamedChoiceField(ChoiceField):

@@ -9,6 +9,14 @@ def add_row(web, kind, **fields):
     return web.post(reverse(f"admin:runs_app_{kind}_add"), fields)
 
 
+def test_a_temperature_with_a_decimal_comma_is_read_as_written(as_user, researcher):
+    """A number input of a browser makes 1 of 0,1."""
+    page = as_user(researcher).get(reverse("admin:runs_app_sampler_add")).content.decode()
+    assert '<input type="text" name="temperature"' in page
+    add_row(as_user(researcher), "sampler", name="cool", temperature="0,1", top_p="0,95", extra="")
+    assert Sampler.objects.get().content == {"temperature": 0.1, "top_p": 0.95}
+
+
 def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
     add_row(as_user(researcher), "sampler", name="greedy", temperature="0", extra="")
     assert Sampler.objects.get().content == {"temperature": 0}
