@@ -216,8 +216,9 @@ def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> Htt
         table = table if link.shows_costs else drop_money_columns(table)
         # Without columns of texts that are empty in every row, such as who is best on a measure.
         columns = [one for one in table.columns if one.kind != "text" or any(row.get(one.name) for row in table.rows)]
-        table = replace(table, columns=columns)
-    context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
+        has_best = any(one.label == "Best" for one in columns)
+        table = replace(table, columns=columns, correction=BEST_NOTE if has_best else "")
+    context = _make_context(link, token, table=table, html=make_html_table(table) if table else None)
     return _render_page(request, "leaderboard", context)
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from html import unescape
 from itertools import combinations
@@ -13,9 +14,10 @@ from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from grading_app.grading.scoring import grade
-from grading_app.models import BlindReading, CachedAggregate
+from grading_app.models import BlindReading, CachedAggregate, ShareLink
 from grading_app.results.figures.cost import make_cost_figure, make_figures
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from tests import factories
@@ -124,6 +126,16 @@ def test_the_best_is_marked_if_every_paired_test_is_significant(client, quiz):
     assert [row["best"] for row in rows] == ["", "", "Best"]
 
 
+def read_shared_leaderboard(client, experiment):
+    until = timezone.now() + timedelta(days=7)
+    _, token = ShareLink.create(experiment, ShareLink.Scope.LEADERBOARD, until, by=experiment.owner)
+    return page_text(client.get(reverse("shared_leaderboard", args=[token])))
+
+
+def test_a_shared_leaderboard_explains_the_mark_of_the_best(client, quiz):
+    assert "Best: higher than each other condition" in read_shared_leaderboard(client, quiz)
+
+
 def test_no_condition_is_best_if_the_first_two_do_not_differ_significantly(client):
     experiment = factories.make_experiment(
         "close", dataset=factories.make_dataset(items=40), models=[factories.make_model(name) for name in "abc"]
@@ -137,6 +149,7 @@ def test_no_condition_is_best_if_the_first_two_do_not_differ_significantly(clien
     assert "No reliable difference between a and b (2.5 percentage points)." in text
     assert "Number within tolerance: a is ahead by 2.5 pp" in text
     assert "over b on 40 common items, but the difference is not significant (exact McNemar test, p = 1.000)." in text
+    assert "Best: higher than" not in read_shared_leaderboard(client, experiment)
 
 
 def test_the_page_begins_with_the_leading_model(client, quiz):
