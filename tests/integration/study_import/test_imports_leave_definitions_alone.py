@@ -18,6 +18,7 @@ from tests import factories
 from tests.factories.drafts import make_questions
 from tests.factories.spaces import make_space_dataset
 from tests.integration.study_import.test_reasonscape import RECORD, export_records
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 HERE = Path(__file__).parent
@@ -86,11 +87,16 @@ def write_design_bundle(path):
         transaction.set_rollback(True)
 
 
-@pytest.mark.parametrize("importer", IMPORTERS)
-def test_a_shipped_design_is_the_same_after_an_import(owner, tmp_path, importer):
+@shared_rows
+def shipped():
+    """Create the shipped designs, with a dataset and a model that a design can name."""
     create_shipped_designs()
     make_space_dataset()
     factories.make_model("strong")
+
+
+@pytest.mark.parametrize("importer", IMPORTERS)
+def test_a_shipped_design_is_the_same_after_an_import(shipped, owner, tmp_path, importer):
     before, cells = list_definitions(), plan_shipped_design("before", owner)
     assert len(cells[0]) == 4
     name, source = IMPORTERS[importer]
