@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.web.form_fields import AmountField
 from evalsite.lib.web.list_page import paginate_table
 
 STATUSES = ["draft", "approved", "pending", "running", "paused", "done", "failed", "cancelled", "archived"]
@@ -51,7 +52,7 @@ class ExampleForm(forms.Form):
     name = forms.SlugField(help_text="Lower case, with hyphens. It becomes part of every condition's name.")
     endpoint = forms.ChoiceField(choices=[("", "Choose an endpoint"), ("lab", "lab-vllm"), ("openai", "openai")])
     samples = forms.IntegerField(min_value=1, max_value=1000, initial=20, help_text="Repetitions of a cell.")
-    budget = forms.DecimalField(required=False, help_text="US dollars. A run never spends more.")
+    budget = AmountField(required=False, help_text="US dollars. A run never spends more.")
     order = forms.ChoiceField(
         choices=[("side", "Conditions side by side"), ("sequence", "Conditions sequentially")],
         widget=forms.RadioSelect,

@@ -28,7 +28,7 @@ from datasets_app.admin_transitions import RowAction, RowActionAdmin, call_on_ea
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.history import record_changes, save_with_history
 from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly, history_list
-from evalsite.lib.web.form_fields import AmountField
+from evalsite.lib.web.form_fields import NUMBER_FIELDS
 from runs_app import run_control
 from runs_app.experiment_options import GROUPS, iterate_rows
 from runs_app.forms.definitions import DimensionForm, MappingsForm, PromptForm, SamplerForm
@@ -209,7 +209,7 @@ class HistoryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     form = MappingsForm
     formfield_overrides = {
         models.JSONField: {"form_class": BoundedJSONField},
-        models.DecimalField: {"form_class": AmountField},
+        **{column: {"form_class": field} for column, field in NUMBER_FIELDS.items()},
     }
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from datasets_app.models import Item
 from evalsite.lib.web.addresses import read_key
 from evalsite.lib.web.form_fields import (
-    AmountField,
+    choose_number_fields,
     get_choice_field,
     get_offered_rows,
     get_row_field,
@@ -121,7 +121,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "scorers",
             *(option.name for option in OPTIONS if option.is_in_forms),
         ]  # fmt: skip
-        field_classes = {"max_usd": AmountField, "confirm_above_usd": AmountField}
+        field_classes = choose_number_fields(Experiment, fields)
         help_texts = {"slug": SLUG_HELP}
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 

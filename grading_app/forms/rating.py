@@ -17,7 +17,7 @@ from django.http import QueryDict
 
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
-from evalsite.lib.web.form_fields import offer_rows
+from evalsite.lib.web.form_fields import NumberField, offer_rows
 from grading_app.grading.judging.grade_conditions import find_rubric_problems, select_usable
 from grading_app.grading.rating.questions import RaterQuestion, build_questions
 from grading_app.models import RatingQueue, Rubric
@@ -267,7 +267,7 @@ class AssignForm(forms.Form):
 class AdjudicationForm(forms.Form):
     """A score on one scale, with the ends of the scale, and the reason."""
 
-    score = forms.FloatField()
+    score = NumberField()
     reason = forms.CharField(max_length=MAX_REASON_LENGTH, widget=forms.Textarea(attrs={"rows": 2}))
 
     def __init__(self, scale: Scale, data: QueryDict | None = None) -> None:
@@ -277,11 +277,8 @@ class AdjudicationForm(forms.Form):
         choices = [(repr(value), f"{value:g} {name}".strip()) for value, name in points]
         score: Any = self.fields["score"]
         score.label = f"Score, {scale}"
-        score.widget = (
-            forms.Select(choices=[("", "Choose"), *choices])
-            if points
-            else forms.NumberInput(attrs={"min": scale.low, "max": scale.high, "step": "any"})
-        )
+        if points:
+            score.widget = forms.Select(choices=[("", "Choose"), *choices])
 
     @classmethod
     def from_post(cls, data: QueryDict) -> AdjudicationForm:

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.web.form_fields import add_create_link, offer_rows
+from evalsite.lib.web.form_fields import add_create_link, choose_number_fields, offer_rows
 from grading_app.grading.judging.graders import get_or_create_default_sampler
 from grading_app.grading.judging.item_rubrics import RubricWriter
 from grading_app.models import Rubric
@@ -73,6 +73,7 @@ class RubricForm(PromptForm):
     class Meta(PromptForm.Meta):
         model = Rubric  # type: ignore[assignment]
         fields = ["name", "kind", "scale_min", "scale_max", "criteria", "labels", "messages"]
+        field_classes = choose_number_fields(Rubric, fields)
 
     def clean(self) -> dict[str, Any]:
         """Clear the criteria or labels that the chosen kind does not use."""

@@ -10,7 +10,7 @@ from django import forms
 from django.http import QueryDict
 from django.utils import timezone
 
-from evalsite.lib.web.form_fields import NamedChoiceField, list_choices_in_errors
+from evalsite.lib.web.form_fields import NamedChoiceField, NumberField, list_choices_in_errors
 from grading_app.models import ReportChoices, ShareLink
 from grading_app.publish.export.wide_tables import (
     LARGEST_SEED,
@@ -44,9 +44,9 @@ class FigureForm(forms.Form):
     only = forms.CharField(label="Figure", required=False, max_length=200, widget=forms.Select)
     second = NamedChoiceField(label="Second dimension", required=False)
     images = forms.BooleanField(label="Images as marks", required=False)
-    mm = forms.FloatField(label="Width (mm)", required=False, min_value=40, max_value=400)
-    height = forms.FloatField(label="Height (mm)", required=False, min_value=20, max_value=400)
-    font = forms.FloatField(label="Font size (pt)", required=False, min_value=5, max_value=20)
+    mm = NumberField(label="Width (mm)", required=False, min_value=40, max_value=400)
+    height = NumberField(label="Height (mm)", required=False, min_value=20, max_value=400)
+    font = NumberField(label="Font size (pt)", required=False, min_value=5, max_value=20)
     dpi = forms.IntegerField(label="PNG resolution (dpi)", required=False, min_value=72, max_value=1200)
     palette = forms.ChoiceField(
         label="Colours", required=False, choices=[(name, palette.label) for name, palette in PALETTES.items()]

@@ -9,7 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from datasets_app.models import Item
-from evalsite.lib.web.form_fields import NamedChoiceField, list_choices_in_errors
+from evalsite.lib.web.form_fields import NamedChoiceField, NumberField, list_choices_in_errors
 from grading_app.models import BlindReading
 from grading_app.results.frames import load_condition_labels
 from grading_app.results.scores import EXCLUSIONS, Measure, list_measures, match_measure
@@ -116,7 +116,7 @@ class ScopeForm(forms.Form):
     )
     without = ItemsField(label="Items left out", required=False)
     baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
-    margin = forms.FloatField(label="Equivalence margin", required=False, min_value=0)
+    margin = NumberField(label="Equivalence margin", required=False, min_value=0)
     family = forms.ChoiceField(
         label="Correct p over",
         required=False,

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.addresses import change_query
-from evalsite.lib.web.form_fields import NamedChoiceField
+from evalsite.lib.web.form_fields import NamedChoiceField, NumberField
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results.cached_aggregates import has_many_answers
@@ -79,11 +79,7 @@ class CompareForm(forms.Form):
         required=False,
         choices=MISSING_CHOICES,
     )
-    margin = forms.FloatField(
-        label="Equivalence margin",
-        required=False,
-        widget=forms.NumberInput(attrs={"step": "any", "min": "0"}),
-    )
+    margin = NumberField(label="Equivalence margin", required=False)
     filter = forms.ChoiceField(required=False, choices=list(FILTERS.items()), widget=forms.HiddenInput())
 
     def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Sequence[Measure]) -> None:

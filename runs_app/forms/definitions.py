@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.bounded_json import BoundedJSONField
-from evalsite.lib.web.form_fields import RealField, offer_rows
+from evalsite.lib.web.form_fields import choose_number_fields, offer_rows
 from runs_app.forms.fields import state_bounds
 from runs_app.models import Dimension, LanguageModel, Prompt, Sampler
 
@@ -138,7 +138,7 @@ class SamplerForm(MappingsForm):
     class Meta:
         model = Sampler
         fields = ["name", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort", "extra"]
-        field_classes = {"temperature": RealField, "top_p": RealField}
+        field_classes = choose_number_fields(Sampler, fields)
         labels = {"max_tokens": "Longest answer", "top_p": "Top p"}
         help_texts = {
             "temperature": "0 to 2; 0 gives the most likely answer. Empty: the provider's default",

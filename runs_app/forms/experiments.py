@@ -19,7 +19,7 @@ from django.utils.text import Truncator
 
 from datasets_app.models import Dataset
 from evalsite.lib.history import Actor, record_changes
-from evalsite.lib.web.form_fields import AmountField, get_choice_field, offer_rows
+from evalsite.lib.web.form_fields import choose_number_fields, get_choice_field, offer_rows
 from runs_app.experiment_options import OPTIONS
 from runs_app.forms.fields import allow_empty_options, fill_empty_options, state_bounds
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
@@ -176,7 +176,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Experiment
         fields = ["title", "description", *(option.name for option in CHANGEABLE)]
-        field_classes = {"max_usd": AmountField, "confirm_above_usd": AmountField}
+        field_classes = choose_number_fields(Experiment, fields)
         help_texts = {option.name: option.launched_help for option in CHANGEABLE if option.launched_help}
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 

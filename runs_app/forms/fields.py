@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from evalsite.lib.bound import Bound
-from evalsite.lib.web.form_fields import RealField
+from evalsite.lib.web.form_fields import NumberField
 from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment
 from runs_app.models.bounded import InRange
@@ -27,9 +27,9 @@ def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
     return field
 
 
-def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
+def bounded_number(bound: Bound, **options: Any) -> NumberField:
     """Return a field for finite numbers of this range."""
-    field = RealField(**options)
+    field = NumberField(**options)
     _apply_bound(field, bound)
     return field
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from evalsite.lib.web.form_fields import NumberField
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_options import get_option
 from runs_app.forms.fields import bounded_integer
@@ -35,14 +36,14 @@ class PriorityForm(RunControlForm):
 class AssumptionsForm(forms.Form):
     """The assumptions of a detectable difference, from the URL of the design page."""
 
-    between = forms.FloatField(
+    between = NumberField(
         min_value=0, max_value=1, label="Variance between items", help_text="Share of the total variance, 0 to 1"
     )
-    correlation = forms.FloatField(
+    correlation = NumberField(
         min_value=-1, max_value=1, label="Correlation of conditions", help_text="Over items, -1 to 1"
     )
-    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, label="Level", help_text="Two-sided")
-    power = forms.FloatField(min_value=0.5, max_value=0.9999, label="Power")
+    alpha = NumberField(min_value=0.0001, max_value=0.5, label="Level", help_text="Two-sided")
+    power = NumberField(min_value=0.5, max_value=0.9999, label="Power")
 
     def __init__(self, data: Any) -> None:
         """Fill each missing value with its default, so that the field shows it."""

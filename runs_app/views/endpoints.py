@@ -16,7 +16,7 @@ from datasets_app.tables import HistoryTable
 from evalsite.lib.history import save_with_history
 from evalsite.lib.permissions import is_operator, members_only, operators_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_fields import AmountField, fetch_choices, get_first_error, offer_rows
+from evalsite.lib.web.form_fields import choose_number_fields, fetch_choices, get_first_error, offer_rows
 from evalsite.lib.web.htmx import wants_part
 from runs_app import model_lists
 from runs_app.engine.model_state import forget_refusal
@@ -25,7 +25,6 @@ from runs_app.forms.run_control import RunControlForm
 from runs_app.llm.calls import CallFailure
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.cache import list_purges, measure_cache, purge_cache
-from runs_app.models.endpoints import PRICES
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.health import load_endpoints
 from runs_app.tables.trials import PreflightTable
@@ -101,7 +100,7 @@ class LanguageModelForm(ChangeForm):
             "cache_write_price": "Cache write price",
             "max_output_tokens": "Maximum output tokens",
         }
-        field_classes = dict.fromkeys(PRICES, AmountField)
+        field_classes = choose_number_fields(LanguageModel, fields)
         help_texts = {"input_price": "US dollars per million tokens. Empty: unknown, not free"}
         # Browsers accept only ISO dates in such a field. With another format the field is empty and submits nothing.
         widgets = {"price_date": forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.db.models import QuerySet
 from django.db.models.fields import BLANK_CHOICE_DASH
 from django.forms import BaseForm, ChoiceField, DecimalField, Field, FloatField, ModelChoiceField, TextInput
@@ -22,7 +23,7 @@ DECIMAL_COMMA = re.compile(r"\s*(?![+-]?[1-9]\d{0,2},\d{3}\s*\Z)[+-]?\d*,\d+\s*\
 """A number with a decimal comma. In 1,250 the comma may be a thousands separator."""
 
 
-class _WithDecimalComma(Field):
+class DecimalCommaField(Field):
     """A number with a decimal point or a decimal comma.
 
     Its input is a text, because browsers drop a comma in a number input without a word: 2,50 became a budget of 250.
@@ -41,12 +42,21 @@ class _WithDecimalComma(Field):
         return super().to_python(value)
 
 
-class AmountField(_WithDecimalComma, DecimalField):
+class AmountField(DecimalCommaField, DecimalField):
     """An amount of money."""
 
 
-class RealField(_WithDecimalComma, FloatField):
-    """A number that is not counted, such as a temperature."""
+class NumberField(DecimalCommaField, FloatField):
+    """A number that need not be whole."""
+
+
+NUMBER_FIELDS = {models.DecimalField: AmountField, models.FloatField: NumberField}
+
+
+def choose_number_fields(model: type[models.Model], names: Iterable[str]) -> dict[str, type[Field]]:
+    """Return the classes of form fields for those columns that hold numbers with decimals, for `Meta.field_classes`."""
+    columns = {name: type(model._meta.get_field(name)) for name in names}
+    return {name: NUMBER_FIELDS[column] for name, column in columns.items() if column in NUMBER_FIELDS}
 
 
 class NamedChoiceField(ChoiceField):

@@ -175,7 +175,7 @@ def test_each_scale_of_the_raters_is_offered_once_with_the_names_of_its_points()
     raters = [Rater("g1", "a", "judge", Scale(1, 3)), Rater("g2", "b", "judge", scale), Rater("g3", "c", "rule")]
     assert list_scales([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [scale, Scale(0, 1)]
     assert "1 Low" in str(AdjudicationForm(scale)["score"])
-    assert 'step="any"' in str(AdjudicationForm(Scale(0, 1))["score"])
+    assert 'inputmode="decimal"' in str(AdjudicationForm(Scale(0, 1))["score"])
 
 
 def test_labels_with_scores_of_their_own_are_chosen_by_name():
