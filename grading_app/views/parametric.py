@@ -199,6 +199,10 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     figure = make_figure(frames)
     query = {"state": state[:STATE_LENGTH]} | ({"wave": str(wave.number)} if wave else {})
     counts = [(kind, sum(line.status == kind.value for line in frames.points)) for kind in Point.Status]
+    covered_tasks = []
+    if spec:  # Each task with its own rule and half-width.
+        coverages = [(name, _find_coverage(spec.for_task(name), frames.points)) for name in sorted(spec.tasks)]
+        covered_tasks = [(name, covered) for name, covered in coverages if covered]
     context = {
         "experiment": experiment,
         "state": experiment.find_state(Totals.of(experiment.runs.all())),
@@ -208,11 +212,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "rule": describe_rule(spec) if spec else [],
         "is_rated": spec is not None and spec.is_rated,
         "covered": _find_coverage(spec, frames.points) if spec else None,
-        "covered_tasks": [
-            (name, covered)
-            for name in sorted(spec.tasks if spec else ())
-            if spec and (covered := _find_coverage(spec.for_task(name), frames.points))
-        ],
+        "covered_tasks": covered_tasks,
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "uses_excess_counts": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,

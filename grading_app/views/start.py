@@ -188,19 +188,31 @@ def _stage(request: HttpRequest, file: Any) -> HttpResponse:
     return _redirect_to_upload(upload)
 
 
-def _change_upload(request: HttpRequest) -> HttpResponse:
-    """Read another sheet of the same spreadsheet, import the items, or repeat the job that failed."""
+def _read_sheet(request: HttpRequest) -> HttpResponse:
+    """Read another sheet of the same spreadsheet."""
+    upload = _require_upload(request)
+    upload.request_job("preview", {SHEET: request.POST.get(SHEET, "")}, leaves_out=True)
+    return _redirect_to_upload(upload)
+
+
+def _import(request: HttpRequest) -> HttpResponse:
+    upload = _require_upload(request)
+    outcome = upload.outcome
+    upload.request_job("import", outcome.mapping if outcome else {}, leaves_out=True)
+    return _redirect_to_upload(upload)
+
+
+def _retry_upload(request: HttpRequest) -> HttpResponse:
+    upload = _require_upload(request)
+    upload.retry_job()
+    return _redirect_to_upload(upload)
+
+
+def _require_upload(request: HttpRequest) -> pending_uploads.PendingUpload:
     upload = _find_upload(request)
     if upload is None:
         raise Http404
-    if request.POST["do"] == "sheet":
-        upload.request_job("preview", {SHEET: request.POST.get(SHEET, "")}, leaves_out=True)
-    elif request.POST["do"] == "import":
-        outcome = upload.outcome
-        upload.request_job("import", outcome.mapping if outcome else {}, leaves_out=True)
-    else:
-        upload.retry_job()
-    return _redirect_to_upload(upload)
+    return upload
 
 
 def _redirect_to_upload(upload: pending_uploads.PendingUpload) -> HttpResponse:
@@ -410,9 +422,9 @@ ACTIONS: dict[str, Callable[[HttpRequest], HttpResponse]] = {
     "models": _add_chosen_models,
     "read": _read_data,
     "sample": _read_sample,
-    "sheet": _change_upload,
-    "import": _change_upload,
-    "again": _change_upload,
+    "sheet": _read_sheet,
+    "import": _import,
+    "again": _retry_upload,
     "discard": _discard,
     "try": _try,
     "run": _run,

@@ -3,7 +3,7 @@
 CPython keeps the frames of a thread in pieces of 16 kB, about eighty calls each. A call that needs the next piece asks
 the operating system for it, and gives it back when it returns. A loop whose calls cross this border takes some ten
 microseconds more for each of them. Which loop that is depends on the depth at which a page or a task happens to run.
-Releases of CPython 3.13 and 3.14 from 2026 on keep a piece instead (gh-142183); 3.11 and 3.12 do not.
+Releases of CPython 3.13 and 3.14 from 2026 on keep one piece instead (gh-142183); 3.11 and 3.12 do not.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from django.utils.html import format_html
 from evalsite.lib.text.names import UnknownNameError, list_choices
 
 DASHES = BLANK_CHOICE_DASH[0][1]
-DECIMAL_COMMA = re.compile(r"\s*(?![+-]?[1-9]\d{0,2},\d{3}\s*\Z)[+-]?\d*,\d+\s*\Z", re.ASCII)
+UNAMBIGUOUS_COMMA = re.compile(r"\s*(?![+-]?[1-9]\d{0,2},\d{3}\s*\Z)[+-]?\d*,\d+\s*\Z", re.ASCII)
 """A number with a decimal comma. In 1,250 the comma may be a thousands separator."""
 
 
@@ -36,7 +36,7 @@ class DecimalCommaField(Field):
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, str) and "," in value:
-            if not DECIMAL_COMMA.match(value):
+            if not UNAMBIGUOUS_COMMA.match(value):
                 raise ValidationError("Write the number without thousands separators, such as 1250.50.")
             value = value.replace(",", ".")
         return super().to_python(value)

@@ -87,6 +87,15 @@ def _make_own_visits(lab):
     ]
 
 
+def open_every_page(lab):
+    """Yield each visit with the text of its page, as its person sees it."""
+    for visit in [*make_visits(lab), *make_visits_of_finished_studies(lab)]:
+        client = Client()
+        if visit.person:
+            client.force_login(lab.people[visit.person])
+        yield visit, client.get(visit.address).content.decode()
+
+
 def make_visits_of_finished_studies(lab):
     """Yield the visits to two studies whose results a worker has computed, also by a share link."""
     owner = lab.people["owner"]

@@ -1,10 +1,9 @@
 """Each table has a name that a screen reader lists: a caption, or the heading above it."""
 
 import pytest
-from django.test import Client
 from lxml import html
 
-from tests.integration.pages.page_visits import make_visits, make_visits_of_finished_studies
+from tests.integration.pages.page_visits import open_every_page
 
 pytestmark = pytest.mark.django_db
 
@@ -33,11 +32,7 @@ def test_the_search_finds_a_table_without_a_name():
 def test_each_table_of_each_page_has_a_name(lab, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_, **__: None)
     unnamed, n_tables = {}, 0
-    for visit in [*make_visits(lab), *make_visits_of_finished_studies(lab)]:
-        client = Client()
-        if visit.person:
-            client.force_login(lab.people[visit.person])
-        text = client.get(visit.address).content.decode()
+    for visit, text in open_every_page(lab):
         n_tables += text.count("<table")
         if found := find_unnamed_tables(text):
             unnamed[visit.address] = found

@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from django.test import Client
 from lxml import html
 
-from tests.integration.pages.page_visits import make_visits, make_visits_of_finished_studies
+from tests.integration.pages.page_visits import open_every_page
 
 pytestmark = pytest.mark.django_db
 MOMENT = re.compile(r"\d\d\d\d-\d\d-\d\d[T ,]+\d\d:\d\d|\b\d\d:\d\d(:\d\d)?\s+UTC|\d UTC\b")
@@ -30,11 +29,7 @@ def test_the_search_finds_a_time_in_text():
 def test_no_page_shows_a_bare_time(lab, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_, **__: None)
     bare, n_times = {}, 0
-    for visit in [*make_visits(lab), *make_visits_of_finished_studies(lab)]:
-        client = Client()
-        if visit.person:
-            client.force_login(lab.people[visit.person])
-        text = client.get(visit.address).content.decode()
+    for visit, text in open_every_page(lab):
         n_times += text.count("<time")
         if found := find_bare_times(text):
             bare[visit.name] = found
